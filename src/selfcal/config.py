@@ -1,0 +1,119 @@
+"""Typed settings. Defaults live here; presets/*.toml hold only differences; an unknown key is an error."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from selfcal.errors import SelfcalError, unknown
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NoiseSettings(Section):
+    sigma_min: float = Field(0.02, gt=0, description="smallest noise; data lies in [−1, 1]")
+    sigma_max: float = Field(100.0, gt=0, description="largest noise, where sampling starts")
+    sigma_data: float = Field(0.5, gt=0, description="spread of the data; scales network inputs (EDM's σ_d)")
+
+
+class NetworkSettings(Section):
+    """One network and how it is trained."""
+
+    width: int = Field(256, ge=1)
+    blocks: int = Field(3, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    steps: int = Field(8000, ge=1, description="optimiser steps")
+    batch: int = Field(128, ge=2)
+    lr: float = Field(1e-3, gt=0)
+    warmup: int = Field(100, ge=0, description="steps of linear warm-up")
+    decay: float = Field(1.0, ge=0, description="lr falls as (1 − step/steps)^decay; 0 keeps it constant")
+    clip: float = Field(1.0, gt=0, description="largest global gradient norm")
+    ema: float = Field(0.999, ge=0, lt=1, description="decay of the weight average that is used afterwards")
+
+
+class TermSettings(Section):
+    """Weights of the terms of the paper (METHODS table: `selfcal methods`)."""
+
+    sc_weight: float = Field(1.0, ge=0, description="λ_SC, weight of the self-calibration loss")
+    sc_rebalance: bool = Field(
+        True, description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images"
+    )
+    sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
+
+
+class SamplingSettings(Section):
+    sampler: str = Field("dpm++2m-sde", description="default sampler")
+    steps: int | None = Field(None, ge=1, description="steps; the sampler's own default if unset")
+    batch: int = Field(1000, ge=1, description="images per sampling batch")
+
+
+class RunSettings(Section):
+    save_every: int = Field(1000, ge=1, description="steps between checkpoints")
+    log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
+    keep: int = Field(2, ge=1, description="checkpoints kept per network")
+
+
+class Settings(Section):
+    noise: NoiseSettings = NoiseSettings()
+    score: NetworkSettings = NetworkSettings()
+    classifier: NetworkSettings = NetworkSettings()
+    terms: TermSettings = TermSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    run: RunSettings = RunSettings()
+
+
+def presets() -> list[str]:
+    folder = resources.files("selfcal") / "presets"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    if name not in presets():
+        raise unknown("preset", name, presets())
+    return tomllib.loads((resources.files("selfcal") / "presets" / f"{name}.toml").read_text("utf-8"))
+
+
+def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps: int | None = None) -> Settings:
+    """Defaults, then the preset, then the user's changes ("terms.sc_weight=10"), checked as a whole."""
+    tree = read_preset(preset)
+    if steps is not None:
+        for network in ("score", "classifier"):
+            tree.setdefault(network, {})["steps"] = steps
+    pairs = changes.items() if isinstance(changes, Mapping) else [_split(change) for change in changes]
+    for key, value in pairs:
+        _put(tree, key, value)
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(str(part) for part in problem["loc"])
+        raise SelfcalError(f"setting {key} = {problem['input']!r}: {problem['msg'].lower()}") from None
+
+
+def keys() -> dict[str, Any]:
+    """Every setting by its dotted name, with its default."""
+    return {
+        f"{section}.{name}": value
+        for section, values in Settings().model_dump().items()
+        for name, value in values.items()
+    }
+
+
+def _split(change: str) -> tuple[str, str]:
+    key, equals, value = change.partition("=")
+    if not equals:
+        raise SelfcalError(f"--set {change!r} is not of the form key=value")
+    return key.strip(), value.strip()
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    if key not in keys():
+        raise unknown("setting", key, keys())
+    section, name = key.split(".")
+    tree.setdefault(section, {})[name] = value

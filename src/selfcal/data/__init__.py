@@ -1,0 +1,31 @@
+"""Where examples come from. `load_data` turns what a user types into a `Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from selfcal.data import arrays, digits, folder, moons
+from selfcal.data.dataset import UNLABELED, Dataset
+from selfcal.data.labels import Pool, reveal
+from selfcal.errors import SelfcalError, unknown
+
+__all__ = ["SOURCES", "UNLABELED", "Dataset", "Pool", "load_data", "reveal"]
+
+SOURCES: dict[str, Callable[[], Dataset]] = {"moons": moons.load, "digits": digits.load}
+
+
+def load_data(source: str | Path) -> Dataset:
+    """A bundled name, an `.npz` file or a folder of images."""
+    name, path = str(source), Path(source)
+    if name in SOURCES:
+        return SOURCES[name]()
+    if path.suffix.lower() == ".npz":
+        if not path.is_file():
+            raise SelfcalError(f"the data file {path} does not exist")
+        return arrays.load(path)
+    if path.is_dir():
+        return folder.load(path)
+    if path.exists():
+        raise SelfcalError(f"{path} is neither a folder of images nor an .npz file")
+    raise unknown("data", name, [*SOURCES])

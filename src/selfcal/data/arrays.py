@@ -1,0 +1,107 @@
+"""`.npz` files: arrays `x`, optional `y`, optional `x_test` and `y_test`."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from selfcal.data.dataset import UNLABELED, Dataset, no_test
+from selfcal.errors import SelfcalError
+
+
+def load(path: Path) -> Dataset:
+    """Images (N,H,W), (N,H,W,C) or (N,C,H,W), or points (N,D).
+
+    uint8 images become [−1, 1]; float images must already be there. y holds whole numbers or names;
+    a negative number or an empty name means unlabelled.
+    """
+    arrays = _read(path)
+    if "x" not in arrays:
+        raise SelfcalError(f"{path} has no array 'x'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+    x = _examples(arrays["x"], f"{path}: x")
+    labels = arrays.get("y", np.full(len(x), UNLABELED))
+    classes, y = _classes(labels, len(x), f"{path}: y")
+    x_test, y_test = no_test(x)
+    if "x_test" in arrays:
+        x_test = _examples(arrays["x_test"], f"{path}: x_test")
+        if x_test.shape[1:] != x.shape[1:]:
+            raise SelfcalError(f"{path}: x_test is shaped {tuple(x_test.shape)}, x {tuple(x.shape)}")
+        if "y_test" not in arrays:
+            raise SelfcalError(f"{path} has 'x_test' but no 'y_test'")
+        y_test = _index(arrays["y_test"], classes, len(x_test), f"{path}: y_test")
+    return Dataset(
+        name=path.stem,
+        x=x,
+        y=y,
+        classes=classes,
+        names=tuple(str(i) for i in range(len(x))),
+        x_test=x_test,
+        y_test=y_test,
+    )
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise SelfcalError(f"{path} is a single array, not an .npz archive with an array 'x'")
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+        if "pickle" in str(error).lower() or "object array" in str(error).lower():
+            raise SelfcalError(
+                f"{path} holds pickled objects, which can run code and are never loaded; "
+                "save plain number or string arrays instead"
+            ) from None
+        raise SelfcalError(f"{path} cannot be read as an .npz archive: {error}") from None
+
+
+def _examples(values: np.ndarray, where: str) -> Tensor:
+    if values.dtype.kind not in "uif":
+        raise SelfcalError(f"{where} has type {values.dtype}; numbers are expected")
+    if values.ndim == 2:
+        return torch.as_tensor(values.astype(np.float32))
+    if values.ndim == 3:
+        values = values[:, None]
+    if values.ndim != 4:
+        raise SelfcalError(
+            f"{where} is shaped {values.shape}; expected points (N,D) or images (N,H,W), (N,H,W,C) or (N,C,H,W)"
+        )
+    if values.shape[1] not in (1, 3) and values.shape[3] in (1, 3):
+        values = values.transpose(0, 3, 1, 2)
+    if values.shape[1] not in (1, 3):
+        raise SelfcalError(f"{where} is shaped {values.shape}; images have 1 or 3 channels")
+    if values.dtype == np.uint8:
+        return torch.as_tensor(values.astype(np.float32) / 127.5 - 1.0)
+    if values.dtype.kind != "f":
+        raise SelfcalError(f"{where} has type {values.dtype}; images are uint8, or floats in [−1, 1]")
+    low, high = (float(np.nanmin(values)), float(np.nanmax(values))) if values.size else (0.0, 0.0)
+    if low < -1.0001 or high > 1.0001:
+        raise SelfcalError(f"{where} spans [{low:.3g}, {high:.3g}]; float images must lie in [−1, 1]")
+    return torch.as_tensor(values.astype(np.float32))
+
+
+def _classes(labels: np.ndarray, count: int, where: str) -> tuple[tuple[str, ...], Tensor]:
+    known = labels[labels >= 0] if labels.dtype.kind in "iu" else labels[labels != ""]
+    classes = tuple(str(c) for c in np.unique(known)) if labels.dtype.kind in "iuU" else ()
+    if labels.dtype.kind in "iu":
+        classes = tuple(sorted(classes, key=int))
+    return classes, _index(labels, classes, count, where)
+
+
+def _index(labels: np.ndarray, classes: tuple[str, ...], count: int, where: str) -> Tensor:
+    if labels.shape != (count,):
+        raise SelfcalError(f"{where} is shaped {labels.shape}; expected one label per example, ({count},)")
+    if labels.dtype.kind not in "iuU":
+        raise SelfcalError(f"{where} has type {labels.dtype}; labels are whole numbers or names")
+    position = {name: i for i, name in enumerate(classes)}
+    found = []
+    for label in labels.tolist():
+        hidden = label == "" if isinstance(label, str) else label < 0
+        if not hidden and str(label) not in position:
+            raise SelfcalError(f"{where} names the class {label!r}, which y does not have")
+        found.append(UNLABELED if hidden else position[str(label)])
+    return torch.as_tensor(found, dtype=torch.long)

@@ -1,0 +1,73 @@
+"""What every data source returns: a pile of examples, and what is known of their classes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from selfcal.errors import SelfcalError
+
+UNLABELED = -1
+"""The class of an example whose label is hidden or unknown."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples in [−1, 1] (points in their own units) with their classes where somebody knows them.
+
+    y is the *truth*, used for evaluation only; what a method may see of it is decided by
+    `labels.reveal`. `names` is how a label file refers to each training example.
+    """
+
+    name: str
+    x: Tensor  # (N, *)
+    y: Tensor  # (N,) class index or UNLABELED
+    classes: tuple[str, ...]
+    names: tuple[str, ...]
+    x_test: Tensor  # (M, *), M may be 0
+    y_test: Tensor  # (M,)
+
+    def __post_init__(self) -> None:
+        if len(self.x) == 0:
+            raise SelfcalError(f"{self.name} holds no examples to train on")
+        for part, x in (("training", self.x), ("test", self.x_test)):
+            bad = ~torch.isfinite(x.flatten(1)).all(1) if len(x) else torch.zeros(0, dtype=torch.bool)
+            if bad.any():
+                where = self.names[int(bad.nonzero()[0])] if part == "training" else int(bad.nonzero()[0])
+                raise SelfcalError(
+                    f"{self.name}: {int(bad.sum())} {part} example(s) hold NaN or infinite values, "
+                    f"the first is {where}; remove or repair them"
+                )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape[1:])
+
+    @property
+    def is_image(self) -> bool:
+        return len(self.shape) == 3
+
+    @cached_property
+    def sha256(self) -> str:
+        """Identity of the training examples and their classes, whatever file they came from."""
+        digest = hashlib.sha256(repr((self.shape, self.classes)).encode())
+        digest.update(self.x.contiguous().numpy().tobytes())
+        digest.update(self.y.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def no_test(x: Tensor) -> tuple[Tensor, Tensor]:
+    """An empty test split for examples shaped like x."""
+    return x[:0], torch.zeros(0, dtype=torch.long)
+
+
+def every_fifth(y: Tensor) -> Tensor:
+    """A fixed, stratified test split: the mask of every fifth example of each class."""
+    test = torch.zeros(len(y), dtype=torch.bool)
+    for c in y.unique():
+        test[(y == c).nonzero()[::5, 0]] = True
+    return test

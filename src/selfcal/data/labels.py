@@ -1,0 +1,150 @@
+"""Which labels a method may see, and how batches are drawn from labelled and unlabelled examples."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from selfcal.data.dataset import UNLABELED, Dataset
+from selfcal.errors import SelfcalError
+
+
+def reveal(data: Dataset, labels: str | float, seed: int) -> tuple[Dataset, Tensor]:
+    """The labels a method sees, (N,) with UNLABELED where hidden.
+
+    labels is a fraction (0.02), a count per class ("4/class") or a CSV "file,label". Splits are
+    stratified and depend on data and seed alone, so every method sees the same ones. The data comes
+    back too, since a CSV may be the first to say which classes there are.
+    """
+    text = str(labels).strip()
+    if text.lower().endswith(".csv"):
+        return _from_csv(data, Path(text))
+    if not data.classes:
+        raise SelfcalError(f"{data.name} has no labels at all; pass a CSV with the columns file,label to --labels")
+    return data, _stratified(data, text, seed)
+
+
+def _stratified(data: Dataset, text: str, seed: int) -> Tensor:
+    per_class = _per_class_rule(text)
+    rng = torch.Generator().manual_seed(seed)
+    seen = torch.full_like(data.y, UNLABELED)
+    for c, name in enumerate(data.classes):
+        mine = (data.y == c).nonzero()[:, 0]
+        count = per_class(len(mine))
+        if count > len(mine):
+            raise SelfcalError(
+                f"--labels {text} asks for {count} labels of class {name!r}, which has {len(mine)} images"
+            )
+        if count < 1:
+            raise SelfcalError(
+                f"--labels {text} leaves class {name!r} ({len(mine)} images) without a label; "
+                "at least one per class is needed, for instance --labels 1/class"
+            )
+        seen[mine[torch.randperm(len(mine), generator=rng)[:count]]] = c
+    return seen
+
+
+def _per_class_rule(text: str):  # type: ignore[no-untyped-def]
+    """From the user's words to a function: images in a class -> labels shown."""
+    if match := re.fullmatch(r"(-?\d+)/class", text):
+        count = int(match.group(1))
+        if count < 1:
+            raise SelfcalError(f"--labels {text}: at least 1 label per class is needed")
+        return lambda images: count
+    try:
+        fraction = float(text)
+    except ValueError:
+        raise SelfcalError(
+            f"--labels {text!r} is neither a fraction (0.02), nor a count (4/class), nor a .csv file"
+        ) from None
+    if not 0 < fraction <= 1:
+        raise SelfcalError(f"--labels {text}: a fraction lies above 0 and at most at 1 (for counts write 4/class)")
+    return lambda images: round(fraction * images)
+
+
+def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
+    rows = _read_csv(path)
+    position = {name: i for i, name in enumerate(data.names)}
+    classes = data.classes or tuple(sorted(set(rows.values())))
+    index = {name: i for i, name in enumerate(classes)}
+    seen = torch.full_like(data.y, UNLABELED)
+    for file, label in rows.items():
+        if file not in position:
+            raise SelfcalError(f"{path} names {file!r}, which is not in {data.name} (for instance {data.names[0]!r} is)")
+        if label not in index:
+            raise SelfcalError(f"{path} gives {file!r} the label {label!r}; the classes are {', '.join(classes)}")
+        seen[position[file]] = index[label]
+    for c, name in enumerate(classes):
+        if not (seen == c).any():
+            raise SelfcalError(f"class {name!r} has no label in {path}; every class needs at least one")
+    truth = torch.where(data.y == UNLABELED, seen, data.y)  # a label we were given is also known
+    return dataclasses.replace(data, classes=classes, y=truth), seen
+
+
+def _read_csv(path: Path) -> dict[str, str]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.DictReader(stream)
+            if not {"file", "label"} <= set(reader.fieldnames or ()):
+                raise SelfcalError(f"{path} must start with a header line that names the columns file and label")
+            rows: dict[str, str] = {}
+            for row in reader:
+                file, label = (row["file"] or "").strip(), (row["label"] or "").strip()
+                if not file or not label:
+                    raise SelfcalError(f"{path} line {reader.line_num} lacks a file or a label")
+                if rows.setdefault(file, label) != label:
+                    raise SelfcalError(f"{path} gives {file!r} two labels, {rows[file]!r} and {label!r}")
+    except FileNotFoundError:
+        raise SelfcalError(f"the label file {path} does not exist") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SelfcalError(f"{path} cannot be read as a CSV file: {error}") from None
+    if not rows:
+        raise SelfcalError(f"{path} has no rows")
+    return rows
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The training examples by what is known of them; draws are index tensors, labelled ones first.
+
+    Drawing with replacement makes a batch a function of the random state alone: a run continues
+    exactly from any step without remembering where in the data it was.
+    """
+
+    y: Tensor
+
+    @cached_property
+    def labelled(self) -> Tensor:
+        return (self.y != UNLABELED).nonzero()[:, 0]
+
+    @cached_property
+    def unlabelled(self) -> Tensor:
+        return (self.y == UNLABELED).nonzero()[:, 0]
+
+    @property
+    def label_fraction(self) -> float:
+        return len(self.labelled) / len(self.y)
+
+    def from_all(self, size: int, rng: torch.Generator | None = None) -> Tensor:
+        return torch.randint(len(self.y), (size,), generator=rng)
+
+    def from_labelled(self, size: int, rng: torch.Generator | None = None) -> Tensor:
+        return _pick(self.labelled, size, rng)
+
+    def half_labelled(self, size: int, rng: torch.Generator | None = None) -> Tensor:
+        """Exactly half labelled (the paper, §3.3); a plain batch when everything is labelled."""
+        if not len(self.unlabelled):
+            return self.from_all(size, rng)
+        half = size // 2
+        return torch.cat([_pick(self.labelled, size - half, rng), _pick(self.unlabelled, half, rng)])
+
+
+def _pick(indices: Tensor, size: int, rng: torch.Generator | None) -> Tensor:
+    return indices[torch.randint(len(indices), (size,), generator=rng)]

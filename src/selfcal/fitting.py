@@ -1,0 +1,250 @@
+"""`selfcal.train`: from what a user asks for to a finished run directory; the same call resumes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+import selfcal
+from selfcal import checkpoint, methods
+from selfcal import run as runs
+from selfcal.config import Settings, presets, resolve
+from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
+from selfcal.errors import SelfcalError
+from selfcal.methods import Context, Stage
+from selfcal.noise import Noise, Noisy
+from selfcal.progress import bar
+from selfcal.training import Learner, Step, random_state
+
+
+def train(
+    data: str | Path,
+    method: str = "cg-sc-all",
+    labels: str | float = 0.02,
+    out: str | Path = "runs/selfcal",
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    score: str | Path | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | Iterable[str] = (),
+    show_progress: bool = False,
+) -> runs.Run:
+    """Train what the method needs and return the run. Everything is checked before anything is written.
+
+    score: another run whose unconditional model is taken over instead of being trained.
+    steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
+    """
+    row = methods.find(method)
+    pile, seen = reveal(load_data(data), labels, seed)
+    chosen = resolve(preset or default_preset(pile), settings, steps)
+    donor = compatible_score(runs.load(score), row, chosen, pile) if score is not None else None
+    config = describe(data, pile, seen, row.name, labels, seed, chosen, donor)
+
+    accelerator = Accelerator()
+    run = claim(Path(out), config, accelerator)
+    if donor is not None and accelerator.is_main_process:
+        take_over(donor, run.path)
+    accelerator.wait_for_everyone()
+    networks: dict[str, nn.Module] = {}
+    for stage in row.stages:
+        networks[stage.network] = train_stage(run, stage, networks, pile, Pool(seen), accelerator, show_progress)
+    return run
+
+
+def train_stage(
+    run: runs.Run,
+    stage: Stage,
+    networks: Mapping[str, nn.Module],
+    data: Dataset,
+    pool: Pool,
+    accelerator: Accelerator,
+    show_progress: bool,
+) -> nn.Module:
+    """One network to its last step, from its newest checkpoint if there is one; returns the average, frozen."""
+    settings, seed = run.settings, run.config["seed"]
+    learner = new_learner(stage, settings, run.shape, len(run.classes), seed, accelerator)
+    folder = run.path / "checkpoints" / stage.network
+    saved = checkpoint.load_newest(folder)
+    if saved is not None:
+        learner.restore(saved[0], saved[1])
+    context = Context(settings, pool.label_fraction, dict(networks))
+    terms = stage.terms(context)
+    noise = Noise(settings.noise.sigma_min, settings.noise.sigma_max)
+
+    def batch_at(step: int) -> Noisy:
+        rng = random_state(seed, stage.network, step)
+        pick = stage.draw(pool, learner.settings.batch, rng)
+        if settings_dropout(learner.settings):
+            torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
+        return noise.perturb(data.x[pick], pool.y[pick], rng)
+
+    def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
+        reading = stage.read(network, batch)
+        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
+
+    main = accelerator.is_main_process
+    total, began, first = learner.settings.steps, time.monotonic(), learner.step
+    title = f"{run.method.name} · {stage.network}"
+    with bar(title, total, learner.step, show=show_progress and main and learner.step < total) as tick:
+        for step in learner.run(batch_at, losses_of):
+            note = ""
+            if step.number % settings.run.log_every == 0 or step.number in (1, total):
+                rate = (step.number - first) / (time.monotonic() - began)
+                note = log(run, stage.network, step, rate, write=main)
+            tick(1, note)
+            if main and (step.number % settings.run.save_every == 0 or step.number == total):
+                checkpoint.save(folder, step.number, learner.state(), {"network": stage.network}, settings.run.keep)
+    accelerator.wait_for_everyone()
+    return learner.average.module.eval().requires_grad_(False)
+
+
+def settings_dropout(settings: Any) -> bool:
+    return settings.dropout > 0
+
+
+def new_learner(
+    stage: Stage, settings: Settings, shape: tuple[int, ...], classes: int, seed: int, accelerator: Accelerator
+) -> Learner:
+    """A fresh network whose first weights depend on the seed and the network's name alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(random_state(seed, f"{stage.network}/weights", 0).initial_seed())
+        network = stage.build(settings, shape, classes)
+    return Learner(network, stage.settings(settings), accelerator)
+
+
+def log(run: runs.Run, network: str, step: Step, rate: float, write: bool) -> str:
+    """One line into log.jsonl; returns the words for the progress bar. A loss that is not finite ends the run."""
+    losses = {name: float(value) for name, value in step.losses.items()}
+    line = {
+        "network": network,
+        "step": step.number,
+        **losses,
+        "grad_norm": float(step.grad_norm),
+        "lr": step.lr,
+        "steps_per_second": round(rate, 2),
+    }
+    if write:
+        with (run.path / "log.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+    words = " ".join(f"{name} {value:.3f}" for name, value in losses.items())
+    if not all(torch.isfinite(torch.tensor(list(losses.values())))):
+        raise SelfcalError(
+            f"the {network} network diverged at step {step.number} ({words}); "
+            f"lower its learning rate, for instance --set {network}.lr=0.0003, in a new --out"
+        )
+    return words
+
+
+def default_preset(data: Dataset) -> str:
+    """A bundled data set has a preset of its own; other points are treated as moons, other piles as images."""
+    if data.name in SOURCES and data.name in presets():
+        return data.name
+    return "images" if data.is_image else "moons"
+
+
+def describe(
+    source: str | Path,
+    data: Dataset,
+    seen: Tensor,
+    method: str,
+    labels: str | float,
+    seed: int,
+    settings: Settings,
+    donor: runs.Run | None,
+) -> dict[str, Any]:
+    """config.json: everything resolved, enough to make the run again."""
+    known, text = str(source) in SOURCES, str(labels)
+    return {
+        "selfcal": selfcal.__version__,
+        "method": method,
+        "data": {
+            "source": str(source) if known else str(Path(source).resolve()),
+            "name": data.name,
+            "sha256": data.sha256,
+            "shape": list(data.shape),
+            "classes": list(data.classes),
+            "examples": len(data.x),
+            "test": len(data.x_test),
+        },
+        "labels": str(Path(text).resolve()) if text.lower().endswith(".csv") else text,
+        "labelled": int((seen >= 0).sum()),
+        "labels_sha256": hashlib.sha256(seen.numpy().tobytes()).hexdigest(),
+        "seed": seed,
+        "score_from": None if donor is None else score_sha256(donor),
+        "settings": settings.model_dump(),
+    }
+
+
+def claim(out: Path, config: dict[str, Any], accelerator: Accelerator) -> runs.Run:
+    """Make the run directory, or recognise it as this very run; refuse one that holds anything else."""
+    if (out / "config.json").exists():
+        there = runs.load(out).config
+        differing = sorted(set(differences(there, config)) - {"selfcal", "data.source", "labels"})
+        if differing:
+            raise SelfcalError(
+                f"{out} holds another run; it differs in {', '.join(differing)}. Choose another --out, or remove it"
+            )
+        return runs.load(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise SelfcalError(f"{out} already holds something that is not a run; choose another --out")
+    if accelerator.is_main_process:
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            checkpoint.write_json(out / "config.json", config)
+        except OSError as error:
+            raise SelfcalError(f"cannot write to {out}: {error.strerror}") from None
+    accelerator.wait_for_everyone()
+    return runs.load(out)
+
+
+def differences(a: Any, b: Any, key: str = "") -> list[str]:
+    """Dotted keys in which two configurations differ."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        names = sorted({*a, *b})
+        return [d for n in names for d in differences(a.get(n), b.get(n), f"{key}.{n}" if key else n)]
+    return [] if a == b else [key]
+
+
+def compatible_score(donor: runs.Run, row: methods.Method, settings: Settings, data: Dataset) -> runs.Run:
+    """The donor's score model must be finished and fit this data and these settings."""
+    if "score" not in {s.network for s in row.stages} & {s.network for s in donor.method.stages}:
+        raise SelfcalError(f"--score {donor.path}: {donor.method.name} and {row.name} do not share a score model")
+    if donor.config["data"]["sha256"] != data.sha256:
+        raise SelfcalError(f"--score {donor.path} was trained on other data ({donor.config['data']['name']})")
+    theirs = donor.settings
+    unlike = differences(theirs.score.model_dump(), settings.score.model_dump(), "score")
+    unlike += differences(theirs.noise.model_dump(), settings.noise.model_dump(), "noise")
+    if unlike:
+        raise SelfcalError(f"--score {donor.path} was trained with another {', '.join(unlike)}")
+    score_sha256(donor)
+    return donor
+
+
+def score_sha256(donor: runs.Run) -> str:
+    step, _, sha256 = checkpoint.load_average(donor.path / "checkpoints" / "score")
+    if step < donor.settings.score.steps:
+        raise SelfcalError(f"--score {donor.path}: its score model is at step {step} of {donor.settings.score.steps}")
+    return sha256
+
+
+def take_over(donor: runs.Run, out: Path) -> None:
+    """Copy the donor's newest score checkpoint, so that the new run stands on its own."""
+    theirs = donor.path / "checkpoints" / "score"
+    newest = f"step-{checkpoint.steps_saved(theirs)[-1]:08d}"
+    ours = out / "checkpoints" / "score"
+    if (ours / newest).exists():
+        return
+    ours.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(ours / ".writing", ignore_errors=True)
+    shutil.copytree(theirs / newest, ours / ".writing")
+    (ours / ".writing").rename(ours / newest)

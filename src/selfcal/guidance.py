@@ -1,0 +1,62 @@
+"""Guidance: functions from score to score. Samplers see neither labels nor classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from selfcal.errors import unknown
+from selfcal.noise import ScoreFn
+from selfcal.objectives.reading import Logits
+
+
+def input_gradient(value_of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """∇ₓ of one value per example."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(value_of(x).sum(), x)[0]
+
+
+def likelihood_score(classifier: Logits, x: Tensor, sigma: Tensor, y: Tensor) -> Tensor:
+    """∇ₓ log p(y | x, σ), (B, *). log_softmax, not log(softmax + ε): the gradient must not vanish at small p."""
+    return input_gradient(lambda x: F.log_softmax(classifier(x, sigma), -1).gather(1, y[:, None]), x)
+
+
+def classifier_guided(score: ScoreFn, classifier: Logits, y: Tensor, scale: float = 1.0) -> ScoreFn:
+    """s(x, σ) + λ ∇ₓ log p(y | x, σ), eq. 4 of the paper."""
+
+    def guided(x: Tensor, sigma: Tensor) -> Tensor:
+        return score(x, sigma) + scale * likelihood_score(classifier, x, sigma, y)
+
+    return guided
+
+
+def inner_unconditional(classifier: Logits) -> ScoreFn:
+    """∇ₓ logsumexp_y f(x, y, σ): the classifier alone as an unconditional model (appendix E)."""
+    return lambda x, sigma: input_gradient(lambda x: classifier(x, sigma).logsumexp(-1), x)
+
+
+def inner_conditional(classifier: Logits, y: Tensor) -> ScoreFn:
+    """∇ₓ f(x, y, σ): both terms of Bayes' rule from the classifier alone (appendix E)."""
+    return lambda x, sigma: input_gradient(lambda x: classifier(x, sigma).gather(1, y[:, None]), x)
+
+
+Guide = Callable[[Mapping[str, Any], Tensor, float], ScoreFn]
+"""Trained networks by name, classes (B,), λ -> the score to sample from."""
+
+GUIDES: dict[str, Guide] = {
+    "classifier": lambda nets, y, scale: classifier_guided(nets["score"], nets["classifier"], y, scale),
+    "classifier-only": lambda nets, y, scale: inner_conditional(nets["classifier"], y),
+    "classifier-only-unconditional": lambda nets, y, scale: inner_unconditional(nets["classifier"]),
+    "unconditional": lambda nets, y, scale: nets["score"],
+}
+
+
+def find(name: str) -> Guide:
+    if name not in GUIDES:
+        raise unknown("guide", name, GUIDES)
+    return GUIDES[name]

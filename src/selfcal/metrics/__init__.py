@@ -1,0 +1,16 @@
+"""Metrics, all functions of features or probabilities, never of images."""
+
+from selfcal.metrics.accuracy import generation_accuracy
+from selfcal.metrics.calibration import expected_calibration_error, reliability
+from selfcal.metrics.fid import fid
+from selfcal.metrics.per_class import per_class
+from selfcal.metrics.prdc import density_coverage
+
+__all__ = [
+    "density_coverage",
+    "expected_calibration_error",
+    "fid",
+    "generation_accuracy",
+    "per_class",
+    "reliability",
+]

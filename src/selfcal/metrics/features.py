@@ -1,0 +1,74 @@
+"""Feature extractors: what turns examples into the vectors that metrics compare.
+
+Every result names its extractor and its hash, since numbers from different ones cannot be compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfcal.data import Dataset
+from selfcal.errors import SelfcalError, unknown
+from selfcal.metrics import judge
+
+BATCH = 500
+ENOUGH = 50  # labels per class for which a judge trained on them is worth believing
+
+
+@dataclass(frozen=True)
+class Features:
+    """name and sha256 say which; `embed` (N, *) -> (N, D); `classify` -> (N, K) probabilities, if it can."""
+
+    name: str
+    sha256: str
+    embed: Callable[[Tensor], Tensor]
+    classify: Callable[[Tensor], Tensor] | None = None
+
+
+def identity(data: Dataset) -> Features:
+    """The numbers themselves: right for points, weak but honest for images."""
+    name = "pixels" if data.is_image else "points"
+    return Features(name, hashlib.sha256(name.encode()).hexdigest(), lambda x: x.flatten(1))
+
+
+def cnn(data: Dataset) -> Features:
+    """A small CNN trained on all labels; for digits the bundled one."""
+    if not data.is_image:
+        raise SelfcalError("the cnn features are for images; for points use --features identity")
+    if data.name == "digits" and data.shape == (1, 8, 8):
+        net, sha256 = judge.bundled(data.shape[0], len(data.classes), data.shape[1])
+        name = "digits-cnn"
+    else:
+        net, sha256 = judge.trained_on(data)
+        name = f"{data.name}-cnn"
+    net.requires_grad_(False)
+    return Features(name, sha256, _batched(net.trunk), _batched(lambda x: net(x).softmax(-1)))
+
+
+def automatic(data: Dataset) -> Features:
+    """cnn where labels abound, otherwise the numbers themselves."""
+    counts = torch.bincount(data.y[data.y >= 0], minlength=max(1, len(data.classes)))
+    return cnn(data) if data.is_image and int(counts.min()) >= ENOUGH else identity(data)
+
+
+EXTRACTORS: dict[str, Callable[[Dataset], Features]] = {"auto": automatic, "cnn": cnn, "identity": identity}
+
+
+def find(name: str, data: Dataset) -> Features:
+    if name not in EXTRACTORS:
+        raise unknown("feature extractor", name, EXTRACTORS)
+    return EXTRACTORS[name](data)
+
+
+def _batched(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def chunks(x: Tensor) -> Iterator[Tensor]:
+        with torch.no_grad():
+            for part in x.split(BATCH):
+                yield function(part)
+
+    return lambda x: torch.cat(list(chunks(x)))

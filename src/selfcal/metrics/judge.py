@@ -1,0 +1,95 @@
+"""A small CNN trained on *all* labels of the data: the judge of samples, never a guide.
+
+Its 64-d penultimate layer gives the features, its softmax the generation accuracy. The one for
+digits is bundled, so that everybody measures with the same; `python -m selfcal.metrics.judge`
+makes it again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from selfcal.checkpoint import file_sha256
+from selfcal.data import UNLABELED, Dataset, load_data
+
+BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
+STEPS, BATCH = 1500, 128
+
+
+class Judge(nn.Module):
+    """(B, C, H, W) in [−1, 1] -> features (B, 64) or logits (B, K)."""
+
+    def __init__(self, channels: int, classes: int, height: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        width = channels
+        for wider in [32, *[64] * max(1, round(math.log2(height)) - 1)]:  # halve until 2–4 pixels are left
+            layers += [nn.Conv2d(width, wider, 3, padding=1), nn.BatchNorm2d(wider), nn.SiLU()]
+            layers += [nn.MaxPool2d(2)] if width >= 32 else []
+            width = wider
+        self.trunk = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * width, 64), nn.SiLU())
+        self.head = nn.Linear(64, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.trunk(x))
+
+
+def bundled(channels: int, classes: int, height: int) -> tuple[Judge, str]:
+    return _read(Judge(channels, classes, height), BUNDLED), file_sha256(BUNDLED)
+
+
+def trained_on(data: Dataset) -> tuple[Judge, str]:
+    """The judge of this data set, trained once and kept in the user's cache under the data's hash."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "selfcal"
+    file = cache / f"judge-{data.sha256[:32]}.safetensors"
+    judge = Judge(data.shape[0], len(data.classes), data.shape[1])
+    if not file.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        _write(fit(judge, data), file)
+    return _read(judge, file), file_sha256(file)
+
+
+def fit(judge: Judge, data: Dataset) -> Judge:
+    """Adam with linear decay on slightly noisy images; leaves the caller's random state alone."""
+    known = data.y != UNLABELED
+    x, y = data.x[known], data.y[known]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for module in judge.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                module.reset_parameters()
+        optimiser = torch.optim.Adam(judge.parameters(), lr=2e-3)
+        for step in range(STEPS):
+            pick = torch.randint(len(x), (BATCH,))
+            optimiser.param_groups[0]["lr"] = 2e-3 * (1 - step / STEPS)
+            loss = F.cross_entropy(judge(x[pick] + 0.1 * torch.randn_like(x[pick])), y[pick])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return judge.eval()
+
+
+def _read(judge: Judge, file: Path) -> Judge:
+    judge.load_state_dict(load_file(file))
+    return judge.eval()
+
+
+def _write(judge: Judge, file: Path) -> None:
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    save_file(judge.state_dict(), beside)
+    beside.rename(file)
+
+
+if __name__ == "__main__":
+    digits = load_data("digits")
+    judge = fit(Judge(1, 10, 8), digits)
+    _write(judge, BUNDLED)
+    right = (judge(digits.x_test).argmax(-1) == digits.y_test).float().mean()
+    print(f"{BUNDLED.name}: test accuracy {right:.4f}, sha256 {file_sha256(BUNDLED)}")

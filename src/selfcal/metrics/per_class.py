@@ -1,0 +1,31 @@
+"""Every intra-metric, once: a metric per class, averaged over the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from selfcal.errors import SelfcalError
+
+
+def per_class(
+    metric: Callable[[Tensor, Tensor], float], real: Tensor, y_real: Tensor, fake: Tensor, y_fake: Tensor
+) -> float:
+    """mean_c metric(real of class c, fake of class c), over the classes that were made.
+
+    A real class without a single fake is an error, not an average over the rest.
+    """
+    classes = torch.cat([y_real, y_fake]).unique().tolist()
+    values = []
+    for c in classes:
+        mine, made = real[y_real == c], fake[y_fake == c]
+        for name, features in (("real", mine), ("generated", made)):
+            if not len(features):
+                raise SelfcalError(f"class {c} has no {name} examples; the per-class metric needs both")
+        try:
+            values.append(metric(mine, made))
+        except SelfcalError as error:
+            raise SelfcalError(f"class {c}: {error}") from None
+    return sum(values) / len(values)

@@ -1,0 +1,21 @@
+"""Pieces that several networks share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class FourierFeatures(nn.Module):
+    """sin and cos of ln σ at fixed random frequencies: (B,) -> (B, 2·count)."""
+
+    frequencies: Tensor
+
+    def __init__(self, count: int = 16, scale: float = 1.0) -> None:
+        super().__init__()
+        rng = torch.Generator().manual_seed(0)  # the same for every network: frozen, not learned
+        self.register_buffer("frequencies", scale * torch.randn(count, generator=rng))
+
+    def forward(self, sigma: Tensor) -> Tensor:
+        angle = sigma.log()[:, None] * self.frequencies
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)

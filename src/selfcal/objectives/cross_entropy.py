@@ -1,0 +1,18 @@
+"""Time-dependent cross-entropy: the classification term, on perturbed inputs."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from selfcal.data import UNLABELED
+from selfcal.objectives.reading import Reading, Term
+
+
+def cross_entropy() -> Term:
+    """E[−log softmax f(x_σ, ·, σ)_y] over the labelled examples."""
+
+    def term(r: Reading) -> Tensor:
+        return F.cross_entropy(r.logits, r.batch.y, ignore_index=UNLABELED)
+
+    return term

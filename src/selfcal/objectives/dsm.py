@@ -1,0 +1,26 @@
+"""Denoising score matching, the loss of every score here: the model's and the classifier's inner one."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from selfcal.noise import Noisy, like
+from selfcal.objectives.reading import Estimate, Term
+
+
+def residual(batch: Noisy, score: Tensor) -> Tensor:
+    """½ σ² ‖s(x_σ) − ∇ log p(x_σ|x₀)‖² = ½ ‖σ s + z‖², summed over dimensions, per example (B,).
+
+    Eq. 2 of the paper with λ(t) = σ², since ∇ log p(x_σ|x₀) = −z/σ.
+    """
+    return 0.5 * (like(batch.sigma, score) * score + batch.z).square().flatten(1).sum(1)
+
+
+def denoising(sigma_data: float) -> Term:
+    """DSM on a score model, all examples, weighted by 1 + (σ/σ_d)² (EDM's unit weight on the network's output)."""
+
+    def term(e: Estimate) -> Tensor:
+        weight = 1 + (e.batch.sigma / sigma_data) ** 2
+        return (weight * residual(e.batch, e.score)).mean()
+
+    return term

@@ -1,0 +1,71 @@
+"""Progress on long work: one bar with rate, loss and time left. On stderr, so that stdout stays data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+console = Console(stderr=True)
+
+
+class Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed and speed >= 10 else f"{speed:.2g}/s" if speed else "")
+
+
+Tick = Callable[[int, str], None]
+"""(advance by, note to show)."""
+
+
+@contextmanager
+def bar(title: str, total: int, done: int = 0, show: bool = True) -> Iterator[Tick]:
+    """`with bar("score", 8000) as tick: tick(1, "loss 0.51")`. Without a terminal, a line at every tenth."""
+    if not show:
+        yield lambda advance, note="": None
+    elif console.is_terminal:
+        with _rich() as progress:
+            task = progress.add_task(title, total=total, completed=done, note="")
+            yield lambda advance, note="": progress.update(task, advance=advance, **({"note": note} if note else {}))
+    else:
+        yield _lines(title, total, done)
+
+
+def _rich() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )
+
+
+def _lines(title: str, total: int, done: int) -> Tick:
+    """For logs: the first tick, then one line at every tenth of the way."""
+    state = {"done": done, "next": done + 1, "note": ""}
+
+    def tick(advance: int, note: str = "") -> None:
+        state["done"] += advance  # type: ignore[operator]
+        state["note"] = note or state["note"]
+        if state["done"] >= state["next"]:  # type: ignore[operator]
+            console.print(f"{title}: {state['done']}/{total}  {state['note']}", highlight=False)
+            state["next"] = min(total, state["done"] + max(1, total // 10))  # type: ignore[operator]
+            if state["done"] >= total:  # type: ignore[operator]
+                state["next"] = total + 1
+
+    return tick

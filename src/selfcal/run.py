@@ -1,0 +1,190 @@
+"""A run directory: what was asked (config.json), what was learned (checkpoints), what came of it.
+
+    RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selfcal import checkpoint, methods
+from selfcal.config import Settings
+from selfcal.data import Dataset, Pool, load_data, reveal
+from selfcal.errors import SelfcalError
+from selfcal.noise import Noise
+from selfcal.sampling import Samples, sample_classes
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run, ready to sample, predict and be evaluated."""
+
+    path: Path
+    config: dict[str, Any]
+
+    @property
+    def method(self) -> methods.Method:
+        return methods.find(self.config["method"])
+
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings.model_validate(self.config["settings"])
+
+    @property
+    def noise(self) -> Noise:
+        return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.config["data"]["classes"])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.config["data"]["shape"])
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    @cached_property
+    def _data(self) -> tuple[Dataset, Tensor]:
+        data, seen = reveal(load_data(self.config["data"]["source"]), self.config["labels"], self.config["seed"])
+        if data.sha256 != self.config["data"]["sha256"]:
+            raise SelfcalError(f"{self.config['data']['source']} has changed since {self.path} was trained on it")
+        return data, seen
+
+    @property
+    def data(self) -> Dataset:
+        return self._data[0]
+
+    @property
+    def pool(self) -> Pool:
+        return Pool(self._data[1])
+
+    @cached_property
+    def networks(self) -> dict[str, nn.Module]:
+        """The trained networks by name, with averaged weights, ready for use."""
+        found = {}
+        for stage in self.method.stages:
+            network = stage.build(self.settings, self.shape, len(self.classes))
+            step, weights, _ = checkpoint.load_average(self.path / "checkpoints" / stage.network)
+            wanted = stage.settings(self.settings).steps
+            if step < wanted:
+                raise SelfcalError(
+                    f"the {stage.network} network of {self.path} is at step {step} of {wanted}; "
+                    "give the train command again to finish it"
+                )
+            network.load_state_dict(weights)
+            found[stage.network] = network.to(self.device).eval().requires_grad_(False)
+        return found
+
+    def sample(
+        self,
+        classes: list[int | str] | None = None,
+        count: int = 64,
+        scale: float = 1.0,
+        sampler: str | None = None,
+        steps: int | None = None,
+        guide: str | None = None,
+        seed: int = 0,
+        show_progress: bool = False,
+        **options: float,
+    ) -> Samples:
+        """`count` examples in all, spread evenly over the classes (all of them if none is named)."""
+        chosen = self.settings.sampling
+        return sample_classes(
+            self.networks,
+            guide=guide or self.method.guide,
+            y=spread([self.class_index(c) for c in classes] if classes else range(len(self.classes)), count),
+            scale=scale,
+            sampler=sampler or chosen.sampler,
+            steps=steps or (chosen.steps if sampler in (None, chosen.sampler) else None),
+            noise=self.noise,
+            shape=self.shape,
+            classes=self.classes,
+            batch=chosen.batch,
+            seed=seed,
+            device=self.device,
+            show_progress=show_progress,
+            options=options,
+        )
+
+    @torch.no_grad()
+    def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
+        """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
+        if "classifier" not in self.networks:
+            raise SelfcalError(f"the method {self.method.name} has no classifier to predict with")
+        x = torch.as_tensor(x, dtype=torch.float32)
+        if tuple(x.shape[1:]) != self.shape:
+            raise SelfcalError(f"inputs are shaped {tuple(x.shape)}; expected (B, {', '.join(map(str, self.shape))})")
+        level = torch.full((len(x),), sigma or self.noise.sigma_min)
+        classifier = self.networks["classifier"]
+        logits = classifier(x.to(self.device), level.to(self.device))
+        probabilities: Tensor = logits.softmax(-1).cpu()
+        return probabilities
+
+    def evaluate(self, **choices: Any) -> dict[str, Any]:
+        """Every metric into metrics.json; see `selfcal.evaluation.evaluate`."""
+        from selfcal.evaluation import evaluate
+
+        return evaluate(self, **choices)
+
+    def class_index(self, name: int | str) -> int:
+        """A class by its name, or by its position where no class is called so."""
+        text = str(name)
+        if text in self.classes:
+            return self.classes.index(text)
+        if text.isdigit() and int(text) < len(self.classes):
+            return int(text)
+        raise SelfcalError(f"unknown class {text!r}; this run has {', '.join(self.classes)}")
+
+    def describe(self) -> dict[str, Any]:
+        """What `selfcal show` prints."""
+        steps, hashes = {}, {}
+        for stage in self.method.stages:
+            folder = self.path / "checkpoints" / stage.network
+            if checkpoint.steps_saved(folder):
+                steps[stage.network], _, hashes[stage.network] = checkpoint.load_average(folder)
+        wanted = {s.network: s.settings(self.settings).steps for s in self.method.stages}
+        metrics = self.path / "metrics.json"
+        return {
+            "path": str(self.path),
+            **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
+            "step": steps,
+            "steps": wanted,
+            "finished": steps == wanted,
+            "weights_sha256": hashes,
+            "settings": self.config["settings"],
+            "metrics": json.loads(metrics.read_text()) if metrics.exists() else None,
+        }
+
+
+def spread(classes: list[int] | range, count: int) -> Tensor:
+    """`count` class indices, as evenly as possible, in the order of the classes."""
+    if count < 1:
+        raise SelfcalError(f"--count {count}: at least one image must be asked for")
+    each, extra = divmod(count, len(classes))
+    return torch.cat([torch.full((each + (i < extra),), c, dtype=torch.long) for i, c in enumerate(classes)])
+
+
+def load(path: str | Path) -> Run:
+    """Open a run directory."""
+    path = Path(path)
+    file = path / "config.json"
+    if not file.is_file():
+        raise SelfcalError(f"{path} is not a run directory: it has no config.json")
+    try:
+        config = json.loads(file.read_text("utf-8"))
+        run = Run(path, config)
+        methods.find(config["method"])
+        Settings.model_validate(config["settings"])
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise SelfcalError(f"{file} cannot be read: {error}") from None
+    return run
