@@ -1,10 +1,31 @@
 """selfcal: class-conditional image generation when only a few images are labelled."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
 
-from selfcal.errors import SelfcalError
-from selfcal.fitting import train
-from selfcal.run import Run, load
-from selfcal.sampling import Samples
+if TYPE_CHECKING:
+    from selfcal.errors import SelfcalError
+    from selfcal.fitting import train
+    from selfcal.run import Run, load
+    from selfcal.sampling import Samples
 
 __all__ = ["Run", "Samples", "SelfcalError", "load", "train"]
+
+_ROOMS = {
+    "Run": "selfcal.run",
+    "Samples": "selfcal.sampling",
+    "SelfcalError": "selfcal.errors",
+    "load": "selfcal.run",
+    "train": "selfcal.fitting",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `selfcal --help` does not wait for torch."""
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'selfcal' has no attribute {name!r}")
+    return getattr(import_module(_ROOMS[name]), name)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from selfcal.errors import SelfcalError, unknown
 
@@ -20,6 +20,12 @@ class NoiseSettings(Section):
     sigma_min: float = Field(0.02, gt=0, description="smallest noise; data lies in [−1, 1]")
     sigma_max: float = Field(100.0, gt=0, description="largest noise, where sampling starts")
     sigma_data: float = Field(0.5, gt=0, description="spread of the data; scales network inputs (EDM's σ_d)")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> NoiseSettings:
+        if not self.sigma_min < self.sigma_max:
+            raise ValueError("noise.sigma_max must be larger than noise.sigma_min")
+        return self
 
 
 class NetworkSettings(Section):

@@ -84,7 +84,7 @@ def train_stage(
     def batch_at(step: int) -> Noisy:
         rng = random_state(seed, stage.network, step)
         pick = stage.draw(pool, learner.settings.batch, rng)
-        if settings_dropout(learner.settings):
+        if learner.settings.dropout > 0:  # its masks come from torch's global state
             torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
         return noise.perturb(data.x[pick], pool.y[pick], rng)
 
@@ -106,10 +106,6 @@ def train_stage(
                 checkpoint.save(folder, step.number, learner.state(), {"network": stage.network}, settings.run.keep)
     accelerator.wait_for_everyone()
     return learner.average.module.eval().requires_grad_(False)
-
-
-def settings_dropout(settings: Any) -> bool:
-    return settings.dropout > 0
 
 
 def new_learner(

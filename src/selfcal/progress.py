@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,7 +33,7 @@ Tick = Callable[[int, str], None]
 
 @contextmanager
 def bar(title: str, total: int, done: int = 0, show: bool = True) -> Iterator[Tick]:
-    """`with bar("score", 8000) as tick: tick(1, "loss 0.51")`. Without a terminal, a line at every tenth."""
+    """`with bar("score", 8000) as tick: tick(1, "loss 0.51")`. Without a terminal, a line every few seconds."""
     if not show:
         yield lambda advance, note="": None
     elif console.is_terminal:
@@ -55,17 +56,17 @@ def _rich() -> Progress:
     )
 
 
-def _lines(title: str, total: int, done: int) -> Tick:
-    """For logs: the first tick, then one line at every tenth of the way."""
-    state = {"done": done, "next": done + 1, "note": ""}
+def _lines(title: str, total: int, done: int, seconds: float = 10.0) -> Tick:
+    """For logs: the first tick, then a line every few seconds, and the last."""
+    began, start, last, words = time.monotonic(), done, -seconds, ""
 
     def tick(advance: int, note: str = "") -> None:
-        state["done"] += advance  # type: ignore[operator]
-        state["note"] = note or state["note"]
-        if state["done"] >= state["next"]:  # type: ignore[operator]
-            console.print(f"{title}: {state['done']}/{total}  {state['note']}", highlight=False)
-            state["next"] = min(total, state["done"] + max(1, total // 10))  # type: ignore[operator]
-            if state["done"] >= total:  # type: ignore[operator]
-                state["next"] = total + 1
+        nonlocal done, last, words
+        done, words = done + advance, note or words
+        now = time.monotonic() - began
+        if now - last >= seconds or done == total:
+            last, rate = now, (done - start) / max(now, 1e-9)
+            left = f"{(total - done) / rate:.0f} s left" if rate else ""
+            console.print(f"{title}: {done}/{total}  {rate:,.1f}/s  {left}  {words}", highlight=False)
 
     return tick

@@ -1,0 +1,349 @@
+"""The command line: a thin layer over the Python API. Bad input is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from selfcal import __version__
+from selfcal.errors import SelfcalError
+
+app = App(
+    name="selfcal",
+    help="Class-conditional image generation when only a few images are labelled.",
+    version=__version__,
+)
+out_console = Console()
+problem_console = Console(stderr=True)
+
+
+@app.command
+def demo(*, out: Path = Path("runs/demo"), seed: int = 0, steps: int | None = None, count: int = 1800) -> None:
+    """Show the paper's claim on digits with 2 % labels, in minutes.
+
+    Trains, samples and evaluates CG and CG-SC-all, and writes DIR/report.html and DIR/results.json.
+    Example: selfcal demo --out runs/demo
+
+    Parameters
+    ----------
+    out
+        Folder for the page, the results and the two runs; the same command continues an interrupted one.
+    seed
+        Chooses the labelled images, the first weights and all noise.
+    steps
+        Training steps of each network, instead of the preset's (fewer are quicker and worse).
+    count
+        Samples per guidance scale.
+    """
+    from selfcal.demo import demo as run_demo
+
+    page = run_demo(out, seed=seed, steps=steps, count=count, show_progress=True)
+    results = json.loads((out / "results.json").read_text("utf-8"))
+    print_results([r for r in results if r["chosen"]], "at the chosen λ")
+    out_console.print(f"Open {page} in a browser.", soft_wrap=True)
+
+
+@app.command
+def methods() -> None:
+    """Print the method table: networks, terms and weights, data each term sees, guidance.
+
+    Example: selfcal methods
+    """
+    from selfcal.methods import METHODS, Context
+
+    table = Table("method", "network", "loss: weight·term(data it sees)", "guides by", box=None, padding=(0, 1))
+    for row in METHODS.values():
+        for i, stage in enumerate(row.stages):
+            terms = stage.terms(Context.typical())
+            loss = " + ".join(f"{t.weight:g}·{name}({t.sees})" for name, t in terms.items())
+            table.add_row(row.name if i == 0 else "", stage.network, loss, row.guide if i == 0 else "")
+    out_console.print(table)
+
+
+@app.command
+def train(
+    data: str,
+    /,
+    *,
+    method: str = "cg-sc-all",
+    labels: str = "0.02",
+    out: Path,
+    score: Path | None = None,
+    steps: int | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+) -> None:
+    """Train what a method needs on DATA; the same command resumes an interrupted run.
+
+    Example: selfcal train digits --method cg-sc-all --labels 0.02 --out runs/digits
+
+    Parameters
+    ----------
+    data
+        moons, digits, an .npz file (arrays x and y), or a folder of images (class sub-folders and/or unlabeled/).
+    method
+        A row of `selfcal methods`.
+    labels
+        What may be seen: a fraction (0.02), a count (4/class), or a CSV with the columns file,label.
+    out
+        The run directory to make or continue.
+    score
+        A finished run whose unconditional score model is used instead of training one.
+    steps
+        Training steps of each network, instead of the preset's.
+    preset
+        Settings to start from; by default the one that fits the data.
+    seed
+        Chooses the labelled images, the first weights and all noise.
+    set
+        Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
+    """
+    from selfcal.fitting import train as run_training
+
+    run = run_training(
+        data,
+        method,
+        labels,
+        out,
+        seed=seed,
+        steps=steps,
+        score=score,
+        preset=preset,
+        settings=set or [],
+        show_progress=True,
+    )
+    out_console.print(
+        f"{run.path} is finished: {run.config['labelled']} of {run.config['data']['examples']} labels, {run.method.title}.\n"
+        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+@app.command
+def sample(
+    run: Path,
+    /,
+    *,
+    classes: str | None = None,
+    count: int = 64,
+    scale: float = 1.0,
+    sampler: str | None = None,
+    steps: int | None = None,
+    guide: str | None = None,
+    option: Annotated[list[str] | None, Parameter(name="--option", negative=())] = None,
+    seed: int = 0,
+    out: Path | None = None,
+) -> None:
+    """Generate images of the wanted classes, and a grid to look at.
+
+    Example: selfcal sample runs/digits --classes 3,5 --count 64 --scale 1.5 --out threes-and-fives.npz
+
+    Parameters
+    ----------
+    run
+        A finished run directory.
+    classes
+        Class names separated by commas; all of them if left out.
+    count
+        Images in all, spread evenly over the classes.
+    scale
+        λ, the strength of the guidance.
+    sampler
+        pc (the paper's), euler, heun, dpm++2m or dpm++2m-sde (the default).
+    steps
+        Steps of the sampler, instead of its own number.
+    guide
+        Instead of the method's: unconditional, classifier-only or classifier-only-unconditional.
+    option
+        An option of the sampler as key=value: snr (pc), churn (heun), eta (dpm++2m-sde).
+    seed
+        The same seed gives the same images.
+    out
+        A name ending in .npz, or a folder for PNGs by class; RUN/samples if left out.
+    """
+    from selfcal.report.pictures import sample_grid
+    from selfcal.run import load
+
+    opened = load(run)
+    target = out or opened.path / "samples"
+    picture = target.with_suffix(".png") if target.suffix == ".npz" else target / "grid.png"
+    for file in [target] if target.suffix == ".npz" else []:
+        if file.is_dir():
+            raise SelfcalError(f"{file} is a folder; give --out another name")
+    made = opened.sample(
+        classes=[c.strip() for c in classes.split(",")] if classes else None,
+        count=count,
+        scale=scale,
+        sampler=sampler,
+        steps=steps,
+        guide=guide,
+        seed=seed,
+        show_progress=True,
+        **numbers(option),
+    )
+    made.save(target)
+    shown = ""
+    if made.x.ndim == 4:
+        sample_grid(made).save(picture)
+        shown = f", a grid in {picture}"
+    out_console.print(f"{len(made)} samples in {target}{shown}", soft_wrap=True, highlight=False)
+
+
+@app.command
+def evaluate(
+    run: Path,
+    /,
+    *,
+    scales: str = "1",
+    count: int | None = None,
+    sampler: str | None = None,
+    steps: int | None = None,
+    guide: str | None = None,
+    option: Annotated[list[str] | None, Parameter(name="--option", negative=())] = None,
+    features: str = "auto",
+    seed: int = 0,
+) -> None:
+    """Measure a run: every metric of the paper into RUN/metrics.json, and a table.
+
+    Example: selfcal evaluate runs/digits --scales 0.5,1,2
+
+    Parameters
+    ----------
+    run
+        A finished run directory.
+    scales
+        Guidance scales λ separated by commas; of several, the best is chosen on separate samples.
+    count
+        Samples per λ; as many as there are training images, at most 5000, if left out.
+    sampler
+        As for `selfcal sample`.
+    steps
+        As for `selfcal sample`.
+    guide
+        As for `selfcal sample`.
+    option
+        As for `selfcal sample`.
+    features
+        auto, cnn (trained on all labels; bundled for digits) or identity (the numbers themselves).
+    seed
+        Of the samples.
+    """
+    from selfcal.run import load
+
+    opened = load(run)
+    report = opened.evaluate(
+        scales=[number(s, "--scales") for s in scales.split(",")],
+        count=count,
+        sampler=sampler,
+        steps=steps,
+        guide=guide,
+        features=features,
+        seed=seed,
+        show_progress=True,
+        **numbers(option),
+    )
+    print_results(report["results"], str(run))
+    if report["guide"]:
+        clean = report["guide"][0]
+        out_console.print(
+            f"guide on clean images ({report['guide_split']}): accuracy {clean['accuracy']:.3f}, "
+            f"calibration error {clean['ece']:.3f}",
+            highlight=False,
+        )
+    out_console.print(f"written to {opened.path / 'metrics.json'}", soft_wrap=True, highlight=False)
+
+
+@app.command
+def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
+    """What a run is: method, data, step, settings, metrics, hashes of its weights.
+
+    Example: selfcal show runs/digits --json
+
+    Parameters
+    ----------
+    run
+        A run directory, finished or not.
+    json_
+        Print everything as JSON.
+    """
+    from selfcal.run import load
+
+    about = load(run).describe()
+    if json_:
+        print(json.dumps(about, indent=1, ensure_ascii=False))
+        return
+    data = about["data"]
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_row("method", about["method"])
+    table.add_row("data", f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}")
+    table.add_row("labels", f"{about['labels']} ({about['labelled']} seen), seed {about['seed']}")
+    for network, wanted in about["steps"].items():
+        sha = about["weights_sha256"].get(network, "")
+        table.add_row(network, f"step {about['step'].get(network, 0)} of {wanted}   {sha[:16]}")
+    for section, values in about["settings"].items():
+        table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items()))
+    out_console.print(table)
+    if about["metrics"]:
+        print_results(about["metrics"]["results"], "metrics.json")
+
+
+def print_results(results: list[dict[str, Any]], title: str) -> None:
+    columns = ("intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "ece")
+    heads = ("intra\nFID", "\nFID", "\nden", "\ncov", "intra\nden", "intra\ncov", "gen.\nacc", "guide\nECE")
+    table = Table("\nmethod", "\nλ", title=escape(title), box=None, padding=(0, 1))
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    for r in results:
+        cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in columns]
+        mark = " *" if r["chosen"] and len(results) > 1 else ""
+        table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
+    out_console.print(table)
+    r = results[0]
+    out_console.print(
+        f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
+        f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}",
+        highlight=False,
+    )
+
+
+def number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SelfcalError(f"{where} {text!r} is not a number") from None
+
+
+def numbers(options: list[str] | None) -> dict[str, float]:
+    """["eta=1"] -> {"eta": 1.0}."""
+    found = {}
+    for option in options or []:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise SelfcalError(f"--option {option!r} is not of the form key=value")
+        found[key] = number(value, f"--option {key}")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; exit with 0, or with 2 and one sentence for anything the user can mend."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False)
+    except (SelfcalError, CycloptsError) as error:
+        problem_console.print(f"[bold red]selfcal:[/] {escape(' '.join(str(error).split()))}", soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        problem_console.print("interrupted; the same command continues")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

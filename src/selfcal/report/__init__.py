@@ -1,0 +1,1 @@
+"""Pages, tables and figures, made from results files only."""

@@ -1,0 +1,68 @@
+"""Figures as SVG text, one function each; they read results, never runs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}
+OTHERS = ["#2563eb", "#059669", "#7c3aed", "#b45309", "#0e7490", "#be185d"]
+
+
+def colour(method: str, position: int = 0) -> str:
+    return COLOURS.get(method, OTHERS[position % len(OTHERS)])
+
+
+def svg(figure: Figure) -> str:
+    """The figure as inline SVG: sharp at any size, no file beside the page."""
+    stream = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "selfcal"}):
+        figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = stream.getvalue()
+    return text[text.index("<svg") :]
+
+
+def panel(columns: int = 1) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(4.6 * columns, 3.2), layout="constrained")
+    axes = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+    for a in axes:
+        a.spines[["top", "right"]].set_visible(False)
+        a.grid(alpha=0.25)
+    return figure, axes
+
+
+def metric_over_scale(results: Iterable[Mapping[str, Any]], metric: str, label: str) -> str:
+    """A metric against λ, a line per method, the chosen λ marked."""
+    results = list(results)
+    figure, (axes,) = panel()
+    for i, method in enumerate(dict.fromkeys(r["method"] for r in results)):
+        mine = [r for r in results if r["method"] == method]
+        axes.plot([r["scale"] for r in mine], [r[metric] for r in mine], "o-", ms=4, color=colour(method, i), label=method)
+        best = next(r for r in mine if r["chosen"])
+        axes.plot(best["scale"], best[metric], "*", ms=14, color=colour(method, i))
+    axes.set_xlabel("guidance scale λ")
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return svg(figure)
+
+
+def guide_over_sigma(guides: Mapping[str, list[Mapping[str, float]]]) -> str:
+    """Accuracy and calibration error of each guide against the noise level."""
+    figure, (left, right) = panel(2)
+    for i, (method, table) in enumerate(guides.items()):
+        sigma = [row["sigma"] for row in table]
+        left.semilogx(sigma, [row["accuracy"] for row in table], "o-", ms=4, color=colour(method, i), label=method)
+        right.semilogx(sigma, [row["ece"] for row in table], "o-", ms=4, color=colour(method, i), label=method)
+    left.set_ylabel("guide accuracy")
+    right.set_ylabel("calibration error (20 bins)")
+    for axes in (left, right):
+        axes.set_xlabel("noise σ")
+        axes.set_ylim(0, 1)
+    left.legend(frameon=False)
+    return svg(figure)

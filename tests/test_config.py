@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from selfcal.config import presets, resolve
+from selfcal.errors import SelfcalError
+
+
+def test_presets_hold_differences_and_changes_win():
+    assert resolve("digits").noise.sigma_max == 10.0
+    assert resolve("digits", ["noise.sigma_max=5", "terms.sc_weight=10"]).noise.sigma_max == 5.0
+    assert resolve("digits", {"terms.sc_weight": 10}).terms.sc_weight == 10
+    assert resolve("digits", steps=7).score.steps == 7
+    assert resolve("digits", ["classifier.steps=9"], steps=7).classifier.steps == 9
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_is_valid(name):
+    assert resolve(name).noise.sigma_min < resolve(name).noise.sigma_max
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["terms.sc_wait=1"], r"unknown setting 'terms\.sc_wait'; did you mean 'terms\.sc_weight'"),
+        (["terms.sc_weight"], "not of the form key=value"),
+        (["score.steps=many"], r"setting score\.steps = 'many'"),
+        (["score.lr=-1"], "greater than 0"),
+        (["noise.sigma_min=nan"], r"noise\.sigma_min"),
+        (["noise.sigma_max=0.001"], "larger than noise.sigma_min"),
+    ],
+)
+def test_refusals(changes, message):
+    with pytest.raises(SelfcalError, match=message):
+        resolve("digits", changes)
+
+
+def test_unknown_preset():
+    with pytest.raises(SelfcalError, match="did you mean 'digits'"):
+        resolve("digit")

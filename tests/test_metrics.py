@@ -1,0 +1,145 @@
+"""Metrics against other libraries' answers and known truths."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from prdc import compute_prdc
+from torchmetrics.functional.classification import multiclass_calibration_error
+
+from selfcal.data import load_data
+from selfcal.errors import SelfcalError
+from selfcal.metrics import density_coverage, expected_calibration_error, fid, generation_accuracy, per_class, reliability
+from selfcal.metrics import features as extractors
+
+
+def textbook_fid(real, fake):
+    real, fake = real.double().numpy(), fake.double().numpy()
+    a, b = np.cov(real, rowvar=False), np.cov(fake, rowvar=False)
+    root = scipy.linalg.sqrtm(a @ b)
+    return float(((real.mean(0) - fake.mean(0)) ** 2).sum() + np.trace(a + b - 2 * root.real))
+
+
+@pytest.mark.parametrize(("n", "m", "d"), [(300, 250, 20), (20, 20, 20), (15, 40, 60), (40, 15, 60)])
+def test_fid_equals_the_textbook(n, m, d):
+    torch.manual_seed(n)
+    mix = torch.randn(d, d)
+    real, fake = torch.randn(n, d) @ mix, torch.randn(m, d) @ mix.T + 0.3
+    assert fid(real, fake) == pytest.approx(textbook_fid(real, fake), rel=1e-4)
+
+
+def test_fid_of_a_set_with_itself_is_zero():
+    x = torch.randn(100, 30)
+    assert fid(x, x) == pytest.approx(0, abs=1e-6)
+    assert fid(x[:10], x[:10]) == pytest.approx(0, abs=1e-6)
+    assert fid(torch.ones(5, 3), torch.ones(9, 3)) == 0
+    assert fid(torch.ones(5, 3), torch.zeros(9, 3)) == pytest.approx(3)
+
+
+def test_fid_known_answer():
+    """N(0, I) against N(m, 4 I): ‖m‖² + d (2 − 1)²."""
+    rng = torch.Generator().manual_seed(0)
+    real = torch.randn(200_000, 3, generator=rng)
+    fake = 2 * torch.randn(200_000, 3, generator=rng) + 1
+    assert fid(real, fake) == pytest.approx(3 + 3, rel=0.02)
+
+
+@pytest.mark.parametrize("k", [3, 5])
+def test_density_coverage_equals_prdc(k):
+    torch.manual_seed(k)
+    real, fake = torch.randn(1500, 8), 0.8 * torch.randn(700, 8) + 0.1
+    theirs = compute_prdc(real.double().numpy(), fake.double().numpy(), nearest_k=k)
+    density, coverage = density_coverage(real, fake, k)
+    assert density == pytest.approx(theirs["density"], rel=1e-9)
+    assert coverage == pytest.approx(theirs["coverage"], rel=1e-9)
+
+
+def test_mode_collapse_lowers_coverage_not_density():
+    torch.manual_seed(0)
+    real = torch.randn(1000, 4)
+    whole, _ = density_coverage(real, torch.randn(1000, 4))
+    density, coverage = density_coverage(real, real[:20].repeat(50, 1) + 0.01 * torch.randn(1000, 4))
+    assert density > 0.9 * whole
+    assert coverage < 0.3
+
+
+def test_coverage_of_the_same_distribution():
+    torch.manual_seed(0)
+    values = [density_coverage(torch.randn(1000, 6), torch.randn(1000, 6), k=3)[1] for _ in range(5)]
+    assert np.mean(values) == pytest.approx(1 - 2**-3, abs=0.02)
+
+
+def test_ece_equals_torchmetrics_and_closes_the_last_bin():
+    torch.manual_seed(0)
+    probabilities, labels = (3 * torch.randn(4000, 10)).softmax(-1), torch.randint(10, (4000,))
+    theirs = multiclass_calibration_error(probabilities, labels, num_classes=10, n_bins=20)
+    assert expected_calibration_error(probabilities, labels) == pytest.approx(float(theirs), abs=1e-6)
+    certain = torch.eye(2)
+    assert expected_calibration_error(certain, torch.tensor([0, 0])) == pytest.approx(0.5)
+    assert reliability(certain, torch.tensor([0, 0]))[-1].count == 2
+
+
+def test_ece_of_a_calibrated_predictor_is_small():
+    torch.manual_seed(0)
+    probabilities = (2 * torch.randn(100_000, 4)).softmax(-1)
+    labels = torch.multinomial(probabilities, 1)[:, 0]
+    assert expected_calibration_error(probabilities, labels) < 0.01
+    assert expected_calibration_error(probabilities**3 / (probabilities**3).sum(-1, keepdim=True), labels) > 0.1
+
+
+def test_per_class_sees_a_missing_and_a_swapped_class():
+    torch.manual_seed(0)
+    y = torch.arange(400) % 2
+    real, fake = torch.randn(400, 3) + 6 * y[:, None], torch.randn(400, 3) + 6 * y[:, None]
+    assert fid(real, fake) < 1
+    assert per_class(fid, real, y, fake, y) < 1
+    assert per_class(fid, real, y, fake, 1 - y) > 50  # the same pile, wrong labels: only intra-FID sees it
+    with pytest.raises(SelfcalError, match="class 1 has no generated"):
+        per_class(fid, real, y, fake[y == 0], y[y == 0])
+    mean = (fid(real[y == 0], fake[y == 0]) + fid(real[y == 1], fake[y == 1])) / 2
+    assert per_class(fid, real, y, fake, y) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fid(torch.zeros(1, 3), torch.zeros(5, 3)), "real has 1 example"),
+        (lambda: fid(torch.zeros(5, 3), torch.full((5, 3), torch.nan)), "fake features hold NaN"),
+        (lambda: fid(torch.zeros(5, 3), torch.zeros(5, 4)), "different dimensions"),
+        (lambda: density_coverage(torch.zeros(5, 3), torch.zeros(5, 3)), "too few for k = 5"),
+        (lambda: expected_calibration_error(torch.zeros(0, 3), torch.zeros(0)), "at least one"),
+        (
+            lambda: per_class(density_coverage, torch.zeros(9, 2), torch.arange(9) // 5, torch.zeros(9, 2), torch.arange(9) // 5),
+            "class 0: 5 real examples are too few",
+        ),
+    ],
+)
+def test_refusals(call, message):
+    with pytest.raises(SelfcalError, match=message):
+        call()
+
+
+def test_generation_accuracy():
+    assert generation_accuracy(torch.eye(4), torch.tensor([0, 1, 2, 0])) == 0.75
+
+
+def test_the_bundled_judge_knows_digits_it_never_saw():
+    data = load_data("digits")
+    judge = extractors.find("auto", data)
+    assert judge.name == "digits-cnn"
+    assert len(judge.sha256) == 64
+    assert generation_accuracy(judge.classify(data.x_test), data.y_test) > 0.98
+    assert judge.embed(data.x_test).shape == (len(data.x_test), 64)
+
+
+def test_points_are_their_own_features():
+    data = load_data("moons")
+    judge = extractors.find("auto", data)
+    assert judge.name == "points"
+    assert torch.equal(judge.embed(data.x), data.x)
+    with pytest.raises(SelfcalError, match="for images"):
+        extractors.find("cnn", data)
+    with pytest.raises(SelfcalError, match="unknown feature extractor"):
+        extractors.find("inseption", data)

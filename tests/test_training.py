@@ -1,0 +1,216 @@
+"""The loop, the run directory and exact continuation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from accelerate import Accelerator
+from oracle import three_classes
+
+import selfcal
+from selfcal import checkpoint, fitting
+from selfcal.config import NetworkSettings
+from selfcal.data import UNLABELED
+from selfcal.errors import SelfcalError
+from selfcal.methods import METHODS
+from selfcal.noise import Noise
+from selfcal.training import Learner, learning_rate, random_state, share
+
+QUICK = {"run.save_every": 10, "run.log_every": 5, "score.width": 16, "classifier.width": 16}
+
+
+def trained(out, method="cg-sc-all", data="moons", steps=20, **more):
+    return selfcal.train(data, method, 0.03, out, steps=steps, settings=QUICK, **more)
+
+
+def weights(run):
+    return {name: net.state_dict() for name, net in run.networks.items()}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        for key in a[name]:
+            assert torch.equal(a[name][key], b[name][key]), (name, key)
+
+
+def test_learning_rate_warms_up_and_falls():
+    s = NetworkSettings(lr=1.0, warmup=10, steps=100, decay=1.0)
+    assert learning_rate(s, 0) == pytest.approx(0.1)
+    assert learning_rate(s, 9) == pytest.approx(0.91)
+    assert learning_rate(s, 99) == pytest.approx(0.01)
+    assert learning_rate(NetworkSettings(lr=1.0, warmup=0, decay=0.0, steps=100), 50) == 1.0
+
+
+def test_the_average_follows_the_ramped_formula():
+    net = torch.nn.Linear(2, 2)
+    learner = Learner(net, NetworkSettings(steps=30, ema=0.9, lr=0.1), Accelerator(cpu=True))
+    mixture, expected = three_classes(), None
+
+    def batch_at(step):
+        x, y = mixture.sample(8, random_state(0, "b", step))
+        return Noise(0.1, 1.0).perturb(x, y, random_state(0, "n", step))
+
+    for done, _ in enumerate(learner.run(batch_at, lambda n, b: {"l": (1.0, n(b.x).square().mean())})):
+        now = net.weight.detach().clone()
+        # the first update copies, the n-th then uses min(ema, (1+n)/(10+n))
+        decay = min(0.9, (1 + done) / (10 + done))
+        expected = now if expected is None else decay * expected + (1 - decay) * now
+    torch.testing.assert_close(learner.average.module.weight, expected)
+
+
+def test_gradients_are_clipped_and_the_norm_reported_before():
+    net = torch.nn.Linear(1, 1, bias=False)
+    learner = Learner(net, NetworkSettings(steps=1, clip=0.5), Accelerator(cpu=True))
+    batch = Noise(0.1, 1.0).perturb(torch.ones(4, 1), torch.zeros(4, dtype=torch.long))
+    (step,) = learner.run(lambda s: batch, lambda n, b: {"l": (1000.0, n.weight.sum())})
+    assert float(step.grad_norm) == pytest.approx(1000)
+    assert float(net.weight.grad.norm()) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_shares_of_a_half_labelled_batch_are_half_labelled_and_complete():
+    y = torch.tensor([0, 1, 2, 0, *[UNLABELED] * 4])
+    batch = Noise(0.1, 1.0).perturb(torch.arange(8.0)[:, None], y)
+    parts = [share(batch, rank, 2) for rank in range(2)]
+    assert all(int((p.y != UNLABELED).sum()) == 2 for p in parts)
+    assert sorted(torch.cat([p.x0 for p in parts]).flatten().tolist()) == list(range(8))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns_on_points(tmp_path, method):
+    """Loss falls, the guide beats chance, samples are finite."""
+    run = selfcal.train("moons", method, 0.05, tmp_path / "r", steps=300, settings=QUICK)
+    lines = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+    for network in ("score", "classifier"):
+        mine = [line for line in lines if line["network"] == network]
+        key = "dsm" if network == "score" else "ce"
+        assert sum(m[key] for m in mine[-5:]) < sum(m[key] for m in mine[:5])
+    accuracy = (run.predict_proba(run.data.x_test).argmax(-1) == run.data.y_test).float().mean()
+    assert accuracy > 0.7
+    made = run.sample(count=11, steps=4)
+    assert made.x.shape == (11, 2)
+    assert torch.isfinite(made.x).all()
+    assert torch.bincount(made.y).tolist() == [6, 5]
+
+
+@pytest.mark.parametrize("stop", [10, 20, 30])
+def test_a_killed_run_continues_to_the_same_bits(tmp_path, monkeypatch, stop):
+    """Stop right after the stop-th save (score at 10, 20; classifier at 10) and give the command again."""
+    whole = trained(tmp_path / "whole")
+    saves, real_save = [], checkpoint.save
+
+    def save_then_die(*arguments, **keywords):
+        path = real_save(*arguments, **keywords)
+        saves.append(path)
+        if len(saves) * 10 == stop:
+            raise KeyboardInterrupt
+        return path
+
+    monkeypatch.setattr(checkpoint, "save", save_then_die)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "broken")
+    monkeypatch.setattr(checkpoint, "save", real_save)
+    torch.manual_seed(123)
+    continued = trained(tmp_path / "broken")
+    assert_same(weights(whole), weights(continued))
+    for network in ("score", "classifier"):
+        a, b = (checkpoint.load_newest(r.path / "checkpoints" / network)[1] for r in (whole, continued))
+        assert_same(a, b)
+
+
+def test_dropout_does_not_break_exact_continuation(tmp_path):
+    settings = QUICK | {"classifier.dropout": 0.2, "score.dropout": 0.1}
+    whole = selfcal.train("moons", "cg", 0.03, tmp_path / "a", steps=20, settings=settings)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for network in ("score", "classifier"):
+        shutil.rmtree(tmp_path / "b" / "checkpoints" / network / "step-00000020")
+    again = selfcal.train("moons", "cg", 0.03, tmp_path / "b", steps=20, settings=settings)
+    assert_same(weights(whole), weights(again))
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    run = trained(tmp_path / "r")
+    stamp = {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}
+    trained(tmp_path / "r")
+    assert stamp == {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}
+
+
+def test_another_run_in_the_folder_is_refused_naming_the_keys(tmp_path):
+    trained(tmp_path / "r")
+    before = (tmp_path / "r" / "config.json").read_bytes()
+    with pytest.raises(SelfcalError, match=r"differs in .*seed"):
+        trained(tmp_path / "r", seed=1)
+    with pytest.raises(SelfcalError, match=r"differs in method"):
+        trained(tmp_path / "r", method="cg")
+    with pytest.raises(SelfcalError, match=r"settings\.classifier\.steps, settings\.score\.steps"):
+        trained(tmp_path / "r", steps=30)
+    assert (tmp_path / "r" / "config.json").read_bytes() == before
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(SelfcalError, match="not a run"):
+        trained(tmp_path / "other")
+
+
+def test_a_score_model_is_shared(tmp_path):
+    donor = trained(tmp_path / "a", method="cg")
+    run = trained(tmp_path / "b", score=tmp_path / "a")
+    assert_same({"score": weights(donor)["score"]}, {"score": weights(run)["score"]})
+    assert not [line for line in (run.path / "log.jsonl").read_text().splitlines() if '"score"' in line]
+    shutil.rmtree(tmp_path / "a")
+    assert len(selfcal.load(run.path).sample(count=2, steps=2)) == 2
+    with pytest.raises(SelfcalError, match="is not a run directory"):
+        trained(tmp_path / "c", score=tmp_path / "a")
+    with pytest.raises(SelfcalError, match="other data"):
+        trained(tmp_path / "c", data="digits", score=tmp_path / "b")
+    with pytest.raises(SelfcalError, match=r"another score\.steps"):
+        trained(tmp_path / "c", steps=10, score=tmp_path / "b")
+    assert not (tmp_path / "c").exists()
+
+
+def test_same_first_weights_whatever_the_method(tmp_path):
+    first = [
+        fitting.new_learner(
+            METHODS[name].stages[1], fitting.resolve("moons"), (2,), 2, seed, Accelerator(cpu=True)
+        ).network.state_dict()
+        for name, seed in (("cg", 0), ("cg-sc-all", 0), ("cg", 1))
+    ]
+    assert_same({"n": first[0]}, {"n": first[1]})
+    assert not torch.equal(first[0]["network.enter.weight"], first[2]["network.enter.weight"])
+
+
+def test_divergence_is_said_plainly(tmp_path):
+    with pytest.raises(SelfcalError, match="the score network diverged at step"):
+        selfcal.train(
+            "moons", "cg", 0.03, tmp_path / "r", steps=50, settings=QUICK | {"score.lr": 1e30, "score.clip": 1e30}
+        )
+
+
+def test_a_damaged_checkpoint_is_noticed(tmp_path):
+    run = trained(tmp_path / "r")
+    file = run.path / "checkpoints" / "score" / "step-00000020" / "ema.safetensors"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(bytes(raw))
+    with pytest.raises(SelfcalError, match="ema.safetensors is damaged"):
+        selfcal.load(run.path).sample(count=2, steps=2)
+
+
+def test_an_unfinished_run_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "train_stage", lambda *a: None)
+    trained(tmp_path / "r")
+    with pytest.raises(SelfcalError, match="no checkpoint yet"):
+        selfcal.load(tmp_path / "r").sample(count=2)
+
+
+def test_nothing_unpickles():
+    """No pickle, no torch.load: nothing is ever unpickled from a file a user could be handed."""
+    from pathlib import Path
+
+    source = Path(selfcal.__file__).parent
+    for file in source.rglob("*.py"):
+        text = file.read_text()
+        for word in ("import pickle", "torch.load(", "torch.save(", "allow_pickle=True", "joblib"):
+            assert word not in text, (file, word)
