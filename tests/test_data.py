@@ -30,7 +30,13 @@ def test_digits_keep_a_fixed_stratified_test_split():
 
 def test_npz_of_colour_bytes_and_named_classes(tmp_path):
     x = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
-    np.savez(tmp_path / "d.npz", x=x, y=np.array(["b", "a", "", "a", "b", "b"]), x_test=x[:2], y_test=np.array(["a", "b"]))
+    np.savez(
+        tmp_path / "d.npz",
+        x=x,
+        y=np.array(["b", "a", "", "a", "b", "b"]),
+        x_test=x[:2],
+        y_test=np.array(["a", "b"]),
+    )
     data = load_data(tmp_path / "d.npz")
     assert data.shape == (3, 5, 4)
     assert data.classes == ("a", "b")
@@ -63,7 +69,15 @@ def test_npz_of_points_with_numbers_as_classes(tmp_path):
         ({"x": np.full((2, 4, 4), np.inf)}, "must lie|NaN or infinite"),
         ({"x": np.array(["a", "b"])}, "numbers are expected"),
         ({"x": np.zeros((3, 2)), "x_test": np.zeros((1, 2))}, "no 'y_test'"),
-        ({"x": np.zeros((3, 2)), "y": np.array([0, 1, 1]), "x_test": np.zeros((1, 2)), "y_test": np.array([7])}, "class 7"),
+        (
+            {
+                "x": np.zeros((3, 2)),
+                "y": np.array([0, 1, 1]),
+                "x_test": np.zeros((1, 2)),
+                "y_test": np.array([7]),
+            },
+            "class 7",
+        ),
     ],
 )
 def test_npz_refusals(tmp_path, arrays, message):
@@ -113,10 +127,10 @@ def test_folder_refusals(tmp_path):
         load_data(tmp_path)
     picture(tmp_path / "a" / "0.png")
     (tmp_path / "b").mkdir()
-    with pytest.raises(SelfcalError, match="class folder .*b holds no images"):
+    with pytest.raises(SelfcalError, match=r"class folder .*b holds no images"):
         load_data(tmp_path)
     picture(tmp_path / "b" / "0.png", size=(7, 4))
-    with pytest.raises(SelfcalError, match="different sizes: .*6×4, .*7×4"):
+    with pytest.raises(SelfcalError, match=r"different sizes: .*6×4, .*7×4"):
         load_data(tmp_path)
     (tmp_path / "b" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
     with pytest.raises(SelfcalError, match=r"b.0\.png cannot be read as an image"):

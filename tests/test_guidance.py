@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracle import perturbed, three_classes
 
+from oracle import perturbed, three_classes
 from selfcal.errors import SelfcalError
 from selfcal.guidance import classifier_guided, find, inner_conditional, inner_unconditional, likelihood_score
 

@@ -11,7 +11,14 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 
 from selfcal.data import load_data
 from selfcal.errors import SelfcalError
-from selfcal.metrics import density_coverage, expected_calibration_error, fid, generation_accuracy, per_class, reliability
+from selfcal.metrics import (
+    density_coverage,
+    expected_calibration_error,
+    fid,
+    generation_accuracy,
+    per_class,
+    reliability,
+)
 from selfcal.metrics import features as extractors
 
 
@@ -111,7 +118,13 @@ def test_per_class_sees_a_missing_and_a_swapped_class():
         (lambda: density_coverage(torch.zeros(5, 3), torch.zeros(5, 3)), "too few for k = 5"),
         (lambda: expected_calibration_error(torch.zeros(0, 3), torch.zeros(0)), "at least one"),
         (
-            lambda: per_class(density_coverage, torch.zeros(9, 2), torch.arange(9) // 5, torch.zeros(9, 2), torch.arange(9) // 5),
+            lambda: per_class(
+                density_coverage,
+                torch.zeros(9, 2),
+                torch.arange(9) // 5,
+                torch.zeros(9, 2),
+                torch.arange(9) // 5,
+            ),
             "class 0: 5 real examples are too few",
         ),
     ],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracle import perturbed, three_classes
 
+from oracle import perturbed, three_classes
 from selfcal.data import moons
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from oracle import perturbed, three_classes
 
+from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED
 from selfcal.noise import Noisy
 from selfcal.objectives import Estimate, Reading, cross_entropy, denoising, self_calibration
@@ -50,9 +50,7 @@ def test_self_calibration_is_stationary_at_the_truth_and_only_there():
 def test_self_calibration_is_minimal_at_the_truth():
     batch = perturbed(MIXTURE, 40_000, (0.1, 5.0))
     loss = {
-        a: self_calibration()(
-            Reading(lambda x, s, a=a: MIXTURE.log_joint(x, s) + a * bump(x)[:, None], batch)
-        ).item()
+        a: self_calibration()(Reading(lambda x, s, a=a: MIXTURE.log_joint(x, s) + a * bump(x)[:, None], batch)).item()
         for a in (-0.3, 0.0, 0.3)
     }
     assert loss[0.0] < loss[-0.3]

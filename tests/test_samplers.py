@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
-from oracle import three_classes
 
+from oracle import three_classes
 from selfcal.errors import SelfcalError
 from selfcal.guidance import classifier_guided
 from selfcal.noise import Noise
@@ -36,7 +37,7 @@ def check_moments(x, tolerance):
     """Class proportions, mean and covariance of each class, and of the whole."""
     posterior = MIXTURE.log_joint(x, torch.full((len(x),), 1e-3, dtype=torch.float64)).softmax(-1)
     torch.testing.assert_close(posterior.mean(0), MIXTURE.priors, atol=tolerance, rtol=0)
-    truth, y = MIXTURE.sample(200_000, torch.Generator().manual_seed(9))
+    truth, _ = MIXTURE.sample(200_000, torch.Generator().manual_seed(9))
     truth = truth.double()
     torch.testing.assert_close(x.mean(0), truth.mean(0), atol=3 * tolerance, rtol=0)
     torch.testing.assert_close(x.T.cov(), truth.T.cov(), atol=8 * tolerance, rtol=0)
@@ -65,7 +66,12 @@ def test_dpmpp_2m_sde_reproduces_moments_for_every_eta(eta):
 
 @pytest.mark.parametrize(
     ("sampler", "options"),
-    [(sample_euler, {}), (sample_heun, {}), (sample_heun, {"churn": 20.0, "churn_noise": 1.0}), (sample_dpmpp_2m, {})],
+    [
+        (sample_euler, {}),
+        (sample_heun, {}),
+        (sample_heun, {"churn": 20.0, "churn_noise": 1.0}),
+        (sample_dpmpp_2m, {}),
+    ],
 )
 def test_other_samplers_reproduce_moments(sampler, options):
     sigmas = NOISE.karras(200)
@@ -84,7 +90,7 @@ def observed_order(sampler, steps=(40, 80, 160)):
     x, _ = start(64, noise.karras(2))
     exact = sample_heun(MIXTURE.score, x, levels(5000))
     errors = [float((sampler(MIXTURE.score, x, levels(n)) - exact).norm(dim=1).median()) for n in steps]
-    return [math.log2(a / b) for a, b in zip(errors, errors[1:], strict=False)]
+    return [math.log2(a / b) for a, b in pairwise(errors)]
 
 
 def test_orders_of_convergence():
@@ -99,9 +105,7 @@ def test_guided_sampling_reaches_the_wanted_class():
     y = torch.arange(3000) % 3
     made = sample_dpmpp_2m_sde(classifier_guided(MIXTURE.score, MIXTURE.log_joint, y), x, sigmas, eta=1.0, rng=rng)
     for c, mean in enumerate([(0.5, 2.5), (-2.5, -0.5), (2.5, -1.5)]):
-        torch.testing.assert_close(
-            made[y == c].mean(0), torch.tensor(mean, dtype=torch.float64), atol=0.08, rtol=0
-        )
+        torch.testing.assert_close(made[y == c].mean(0), torch.tensor(mean, dtype=torch.float64), atol=0.08, rtol=0)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -123,7 +127,9 @@ def test_evaluations_are_counted_as_the_table_says(name):
 def test_same_seed_same_samples(name):
     row = SAMPLERS[name]
     sigmas = row.levels(NOISE, 5)
-    first, again, other = (row.function(MIXTURE.score, *[start(4, sigmas, s)[0]], sigmas, rng=start(4, sigmas, s)[1]) for s in (1, 1, 2))
+    first, again, other = (
+        row.function(MIXTURE.score, *[start(4, sigmas, s)[0]], sigmas, rng=start(4, sigmas, s)[1]) for s in (1, 1, 2)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 

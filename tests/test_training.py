@@ -8,9 +8,9 @@ import shutil
 import pytest
 import torch
 from accelerate import Accelerator
-from oracle import three_classes
 
 import selfcal
+from oracle import three_classes
 from selfcal import checkpoint, fitting
 from selfcal.config import NetworkSettings
 from selfcal.data import UNLABELED
@@ -184,7 +184,12 @@ def test_same_first_weights_whatever_the_method(tmp_path):
 def test_divergence_is_said_plainly(tmp_path):
     with pytest.raises(SelfcalError, match="the score network diverged at step"):
         selfcal.train(
-            "moons", "cg", 0.03, tmp_path / "r", steps=50, settings=QUICK | {"score.lr": 1e30, "score.clip": 1e30}
+            "moons",
+            "cg",
+            0.03,
+            tmp_path / "r",
+            steps=50,
+            settings=QUICK | {"score.lr": 1e30, "score.clip": 1e30},
         )
 
 
@@ -194,7 +199,7 @@ def test_a_damaged_checkpoint_is_noticed(tmp_path):
     raw = bytearray(file.read_bytes())
     raw[-1] ^= 1
     file.write_bytes(bytes(raw))
-    with pytest.raises(SelfcalError, match="ema.safetensors is damaged"):
+    with pytest.raises(SelfcalError, match=r"ema\.safetensors is damaged"):
         selfcal.load(run.path).sample(count=2, steps=2)
 
 

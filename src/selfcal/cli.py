@@ -121,7 +121,8 @@ def train(
         show_progress=True,
     )
     out_console.print(
-        f"{run.path} is finished: {run.config['labelled']} of {run.config['data']['examples']} labels, {run.method.title}.\n"
+        f"{run.path} is finished: {run.method.title}, "
+        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
         f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
         soft_wrap=True,
         highlight=False,
@@ -284,7 +285,10 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     data = about["data"]
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_row("method", about["method"])
-    table.add_row("data", f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}")
+    table.add_row(
+        "data",
+        f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}",
+    )
     table.add_row("labels", f"{about['labels']} ({about['labelled']} seen), seed {about['seed']}")
     for network, wanted in about["steps"].items():
         sha = about["weights_sha256"].get(network, "")
@@ -297,7 +301,16 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
 
 
 def print_results(results: list[dict[str, Any]], title: str) -> None:
-    columns = ("intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "ece")
+    columns = (
+        "intra_fid",
+        "fid",
+        "density",
+        "coverage",
+        "intra_density",
+        "intra_coverage",
+        "accuracy",
+        "ece",
+    )
     heads = ("intra\nFID", "\nFID", "\nden", "\ncov", "intra\nden", "intra\ncov", "gen.\nacc", "guide\nECE")
     table = Table("\nmethod", "\nλ", title=escape(title), box=None, padding=(0, 1))
     for head in heads:

@@ -48,7 +48,8 @@ class TermSettings(Section):
 
     sc_weight: float = Field(1.0, ge=0, description="λ_SC, weight of the self-calibration loss")
     sc_rebalance: bool = Field(
-        True, description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images"
+        True,
+        description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images",
     )
     sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
 

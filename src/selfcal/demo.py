@@ -66,7 +66,8 @@ def demo(
         real, labelled = pictures_of_data(run)
     write_json(out / "results.json", results)
     write_json(out / "guides.json", {"guides": guides, "seconds": round(time.monotonic() - began)})
-    np.savez_compressed(out / "pictures.npz", real=real, labelled=labelled, **pictures)
+    shown: dict[str, Any] = {"real": real, "labelled": labelled, **pictures}
+    np.savez_compressed(out / "pictures.npz", **shown)
     return write_page(out)
 
 

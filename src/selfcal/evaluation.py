@@ -49,7 +49,8 @@ def evaluate(
     if not scales or any(s < 0 for s in scales):
         raise SelfcalError(f"--scales {', '.join(map(str, scales))}: one or several numbers of at least 0 are needed")
     classes = len(run.classes)
-    count = count or max(classes, min(MOST, len(run.data.x)) // classes * classes)
+    if count is None:
+        count = max(2, min(MOST, len(run.data.x)) // classes) * classes
     if count < 2 * classes:
         raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
     judge = extractors.find(features, run.data)

@@ -109,7 +109,12 @@ def train_stage(
 
 
 def new_learner(
-    stage: Stage, settings: Settings, shape: tuple[int, ...], classes: int, seed: int, accelerator: Accelerator
+    stage: Stage,
+    settings: Settings,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    accelerator: Accelerator,
 ) -> Learner:
     """A fresh network whose first weights depend on the seed and the network's name alone."""
     with torch.random.fork_rng(devices=[]):

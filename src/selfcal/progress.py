@@ -35,13 +35,23 @@ Tick = Callable[[int, str], None]
 def bar(title: str, total: int, done: int = 0, show: bool = True) -> Iterator[Tick]:
     """`with bar("score", 8000) as tick: tick(1, "loss 0.51")`. Without a terminal, a line every few seconds."""
     if not show:
-        yield lambda advance, note="": None
+        yield _silent
     elif console.is_terminal:
         with _rich() as progress:
             task = progress.add_task(title, total=total, completed=done, note="")
-            yield lambda advance, note="": progress.update(task, advance=advance, **({"note": note} if note else {}))
+
+            def tick(advance: int, note: str) -> None:
+                progress.advance(task, advance)
+                if note:
+                    progress.update(task, note=note)
+
+            yield tick
     else:
         yield _lines(title, total, done)
+
+
+def _silent(advance: int, note: str) -> None:
+    pass
 
 
 def _rich() -> Progress:

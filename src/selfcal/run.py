@@ -1,6 +1,6 @@
 """A run directory: what was asked (config.json), what was learned (checkpoints), what came of it.
 
-    RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
+RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Run:
             y=spread([self.class_index(c) for c in classes] if classes else range(len(self.classes)), count),
             scale=scale,
             sampler=sampler or chosen.sampler,
-            steps=steps or (chosen.steps if sampler in (None, chosen.sampler) else None),
+            steps=chosen.steps if steps is None and sampler in (None, chosen.sampler) else steps,
             noise=self.noise,
             shape=self.shape,
             classes=self.classes,
@@ -124,7 +124,7 @@ class Run:
         x = torch.as_tensor(x, dtype=torch.float32)
         if tuple(x.shape[1:]) != self.shape:
             raise SelfcalError(f"inputs are shaped {tuple(x.shape)}; expected (B, {', '.join(map(str, self.shape))})")
-        level = torch.full((len(x),), sigma or self.noise.sigma_min)
+        level = torch.full((len(x),), self.noise.sigma_min if sigma is None else sigma)
         classifier = self.networks["classifier"]
         logits = classifier(x.to(self.device), level.to(self.device))
         probabilities: Tensor = logits.softmax(-1).cpu()

@@ -82,7 +82,9 @@ def sample_classes(
 ) -> Samples:
     """One example for each entry of y. Batches mix classes; each has a random state of its own."""
     row, steered = samplers.find(sampler), guidance.find(guide)
-    steps = steps or row.steps
+    steps = row.steps if steps is None else steps
+    if steps < 1:
+        raise SelfcalError(f"--steps {steps}: a sampler takes at least one step")
     sigmas = row.levels(noise, steps)
     parts = y.split(batch)
     made = []
@@ -95,7 +97,9 @@ def sample_classes(
                 made.append(row.function(score, x.to(device), sigmas, rng=rng, **(options or {})).cpu())
             except TypeError as error:
                 if "unexpected keyword" in str(error):
-                    raise SelfcalError(f"the sampler {sampler} has no such option: {', '.join(options or {})}") from None
+                    raise SelfcalError(
+                        f"the sampler {sampler} has no such option: {', '.join(options or {})}"
+                    ) from None
                 raise
     x = torch.cat(made)
     about = {

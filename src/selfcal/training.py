@@ -77,7 +77,11 @@ class Learner:
         losses_of: Callable[[nn.Module, Noisy], Mapping[str, tuple[float, Tensor]]],
     ) -> Iterator[Step]:
         """Steps from where we are to settings.steps."""
-        rank, world, device = self.accelerator.process_index, self.accelerator.num_processes, self.accelerator.device
+        rank, world, device = (
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+            self.accelerator.device,
+        )
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.network.train()
         while self.step < self.settings.steps:

@@ -1,8 +1,8 @@
 """Folders of images: class sub-folders, and/or `unlabeled/`, or a flat pile with a CSV of labels.
 
-    photos/cat/1.png  photos/dog/7.png  photos/unlabeled/123.png      class folders
-    photos/1.png  photos/2.png  …                                     flat; --labels labels.csv
-    photos/train/cat/…  photos/test/cat/…                             with a test split
+photos/cat/1.png  photos/dog/7.png  photos/unlabeled/123.png      class folders
+photos/1.png  photos/2.png  …                                     flat; --labels labels.csv
+photos/train/cat/…  photos/test/cat/…                             with a test split
 """
 
 from __future__ import annotations
@@ -75,7 +75,14 @@ def _open(file: Path) -> Image.Image:
             image = Image.open(file)
             image.load()
         return image
-    except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError, Warning) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        UnidentifiedImageError,
+        Image.DecompressionBombError,
+        Warning,
+    ) as error:
         raise SelfcalError(f"{file} cannot be read as an image ({error}); repair or remove it") from None
 
 

@@ -77,7 +77,9 @@ def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     seen = torch.full_like(data.y, UNLABELED)
     for file, label in rows.items():
         if file not in position:
-            raise SelfcalError(f"{path} names {file!r}, which is not in {data.name} (for instance {data.names[0]!r} is)")
+            raise SelfcalError(
+                f"{path} names {file!r}, which is not in {data.name} (for instance {data.names[0]!r} is)"
+            )
         if label not in index:
             raise SelfcalError(f"{path} gives {file!r} the label {label!r}; the classes are {', '.join(classes)}")
         seen[position[file]] = index[label]

@@ -37,9 +37,7 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 20) -> list[B
     sums[0].index_add_(0, index, confidence)
     sums[1].index_add_(0, index, correct)
     means = sums / count.clamp(min=1)
-    return [
-        Bin(i / bins, (i + 1) / bins, int(count[i]), float(means[0, i]), float(means[1, i])) for i in range(bins)
-    ]
+    return [Bin(i / bins, (i + 1) / bins, int(count[i]), float(means[0, i]), float(means[1, i])) for i in range(bins)]
 
 
 def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 20) -> float:

@@ -19,7 +19,14 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, width: int = 256, blocks: int = 3, dropout: float = 0.0, embedding: int = 64
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        width: int = 256,
+        blocks: int = 3,
+        dropout: float = 0.0,
+        embedding: int = 64,
     ) -> None:
         super().__init__()
         features = FourierFeatures()

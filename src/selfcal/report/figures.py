@@ -42,7 +42,14 @@ def metric_over_scale(results: Iterable[Mapping[str, Any]], metric: str, label: 
     figure, (axes,) = panel()
     for i, method in enumerate(dict.fromkeys(r["method"] for r in results)):
         mine = [r for r in results if r["method"] == method]
-        axes.plot([r["scale"] for r in mine], [r[metric] for r in mine], "o-", ms=4, color=colour(method, i), label=method)
+        axes.plot(
+            [r["scale"] for r in mine],
+            [r[metric] for r in mine],
+            "o-",
+            ms=4,
+            color=colour(method, i),
+            label=method,
+        )
         best = next(r for r in mine if r["chosen"])
         axes.plot(best["scale"], best[metric], "*", ms=14, color=colour(method, i))
     axes.set_xlabel("guidance scale λ")
