@@ -1,0 +1,94 @@
+"""`make bench`: what selfcal claims about cost and quality, as ratios measured in one run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+import selfcal
+from selfcal.config import resolve
+from selfcal.data import Pool, load_data, reveal
+from selfcal.evaluation import PAPER_SCALES, sample_quality
+from selfcal.fitting import new_learner
+from selfcal.methods import METHODS, Context
+from selfcal.metrics import features
+from selfcal.noise import Noise, Noisy
+from selfcal.training import random_state
+
+MODEL = Path("runs/bench/cg-sc-all")
+
+
+def say(name: str, value: str, bar: str, met: bool) -> None:
+    print(f"{'ok ' if met else 'MISSED'}  {name}: {value}  (bar: {bar})", flush=True)
+
+
+def step_of(method: str) -> Callable[[], None]:
+    """One classifier step of a method on the digits network, always on the same half-labelled batch."""
+    settings = resolve("digits", {"classifier.steps": 10**9})
+    data, seen = reveal(load_data("digits"), 0.02, 0)
+    pool, stage = Pool(seen), METHODS[method].stages[-1]
+    learner = new_learner(stage, settings, data.shape, len(data.classes), 0, Accelerator())
+    terms = stage.terms(Context(settings, pool.label_fraction, {}))
+    rng = random_state(0, "bench", 0)
+    pick = pool.half_labelled(settings.classifier.batch, rng)
+    batch = Noise(settings.noise.sigma_min, settings.noise.sigma_max).perturb(data.x[pick], seen[pick], rng)
+
+    def losses(network: nn.Module, batch: Noisy) -> dict:
+        reading = stage.read(network, batch)
+        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
+
+    steps = learner.run(lambda step: batch, losses)
+    return lambda: next(steps)
+
+
+def cost_of_a_step() -> None:
+    """CE and SC+CE steps in turn, so that whatever else the machine does hits both."""
+    rivals = {name: step_of(name) for name in ("cg", "cg-sc-all")}
+    times: dict[str, list[float]] = {name: [] for name in rivals}
+    for i in range(220):
+        for name, step in rivals.items():
+            began = time.perf_counter()
+            step()
+            if i >= 20:
+                times[name].append(time.perf_counter() - began)
+    ratio = statistics.median(times["cg-sc-all"]) / statistics.median(times["cg"])
+    say("an SC+CE step costs", f"{ratio:.2f} CE steps", "≤ 2.5, floor 2.0", ratio <= 2.5)
+
+
+def default_sampler_against_pc() -> None:
+    """Intra-FID and time of the default sampler and of the paper's, on the demo's CG-SC-all model."""
+    run = selfcal.train("digits", "cg-sc-all", 0.02, MODEL, seed=0, show_progress=True)
+    judge = features.find("auto", run.data)
+    real = judge.embed(run.data.x)
+
+    def measured(seed: int, scale: float, **how) -> tuple[float, float]:
+        began = time.perf_counter()
+        samples = run.sample(count=1800, scale=scale, seed=seed, **how)
+        seconds = time.perf_counter() - began
+        return sample_quality(run.data, real, samples, judge)["intra_fid"], seconds
+
+    scale = min(PAPER_SCALES, key=lambda s: measured(10_000, s)[0])
+    quick, quick_seconds = measured(0, scale)
+    paper, paper_seconds = measured(0, scale, sampler="pc")
+    evaluations = run.sample(count=1, scale=scale).made["evaluations"]
+    print(f"        λ = {scale}: default sampler {quick:.1f} in {quick_seconds:.1f} s, pc {paper:.1f} in {paper_seconds:.1f} s")
+    say(
+        f"intra-FID of the default sampler ({evaluations} evaluations) ÷ pc (2000)",
+        f"{quick / paper:.2f}",
+        "≤ 1",
+        quick <= paper and evaluations <= 20,
+    )
+    faster = paper_seconds / quick_seconds
+    say("pc takes", f"{faster:.0f}× the time of the default sampler", "≥ 50×", faster >= 50)
+
+
+if __name__ == "__main__":
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    cost_of_a_step()
+    default_sampler_against_pc()
