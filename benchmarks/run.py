@@ -14,9 +14,9 @@ from torch import nn
 import selfcal
 from selfcal.config import resolve
 from selfcal.data import Pool, load_data, reveal
-from selfcal.evaluation import PAPER_SCALES, sample_quality
+from selfcal.evaluation import sample_quality
 from selfcal.fitting import new_learner
-from selfcal.methods import METHODS, Context
+from selfcal.methods import CLASSIFIER_SCALES, METHODS, Context
 from selfcal.metrics import features
 from selfcal.noise import Noise, Noisy
 from selfcal.training import random_state
@@ -32,15 +32,16 @@ def step_of(method: str) -> Callable[[], None]:
     """One classifier step of a method on the digits network, always on the same half-labelled batch."""
     settings = resolve("digits", {"classifier.steps": 10**9})
     data, seen = reveal(load_data("digits"), 0.02, 0)
-    pool, stage = Pool(seen), METHODS[method].stages[-1]
+    pool, stage = Pool(seen), METHODS[method].stages(settings)[-1]
     learner = new_learner(stage, settings, data.shape, len(data.classes), 0, Accelerator())
-    terms = stage.terms(Context(settings, pool.label_fraction, {}))
+    context = Context(settings, pool.label_fraction, {})
+    terms, read = stage.terms(context), stage.read(context)
     rng = random_state(0, "bench", 0)
     pick = pool.half_labelled(settings.classifier.batch, rng)
     batch = Noise(settings.noise.sigma_min, settings.noise.sigma_max).perturb(data.x[pick], seen[pick], rng)
 
     def losses(network: nn.Module, batch: Noisy) -> dict:
-        reading = stage.read(network, batch)
+        reading = read(network, batch)
         return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
 
     steps = learner.run(lambda step: batch, losses)
@@ -73,11 +74,12 @@ def default_sampler_against_pc() -> None:
         seconds = time.perf_counter() - began
         return sample_quality(run.data, real, samples, judge)["intra_fid"], seconds
 
-    scale = min(PAPER_SCALES, key=lambda s: measured(10_000, s)[0])
+    scale = min(CLASSIFIER_SCALES, key=lambda s: measured(10_000, s)[0])
     quick, quick_seconds = measured(0, scale)
     paper, paper_seconds = measured(0, scale, sampler="pc")
     evaluations = run.sample(count=1, scale=scale).made["evaluations"]
-    print(f"        λ = {scale}: default sampler {quick:.1f} in {quick_seconds:.1f} s, pc {paper:.1f} in {paper_seconds:.1f} s")
+    print(f"        λ = {scale}: default {quick:.1f} in {quick_seconds:.1f} s, pc {paper:.1f} in {paper_seconds:.1f} s")
+
     say(
         f"intra-FID of the default sampler ({evaluations} evaluations) ÷ pc (2000)",
         f"{quick / paper:.2f}",

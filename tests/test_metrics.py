@@ -16,7 +16,10 @@ from selfcal.metrics import (
     expected_calibration_error,
     fid,
     generation_accuracy,
+    inception_score,
+    kid,
     per_class,
+    precision_recall,
     reliability,
 )
 from selfcal.metrics import features as extractors
@@ -156,3 +159,69 @@ def test_points_are_their_own_features():
         extractors.find("cnn", data)
     with pytest.raises(SelfcalError, match="unknown feature extractor"):
         extractors.find("inseption", data)
+
+
+def tied_points(count, seed):
+    """Whole numbers on a small grid: many equal distances and duplicates, exact in every arithmetic."""
+    return torch.randint(0, 4, (count, 3), generator=torch.Generator().manual_seed(seed)).double()
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("case", ["random", "tied", "duplicated"])
+def test_all_four_equal_prdc(case, k):
+    """Also where points coincide: prdc is exact on whole numbers."""
+    if case == "random":
+        real, fake = torch.randn(1200, 16), torch.randn(900, 16) * 1.1
+    elif case == "tied":
+        real, fake = tied_points(700, 1), tied_points(600, 2)
+    else:
+        real = tied_points(40, 1).repeat(20, 1)
+        fake = real[:300].clone()
+    theirs = compute_prdc(real.double().numpy(), fake.double().numpy(), nearest_k=k)
+    density, coverage = density_coverage(real, fake, k)
+    precision, recall = precision_recall(real, fake, k)
+    assert {"density": density, "coverage": coverage, "precision": precision, "recall": recall} == pytest.approx(
+        theirs, rel=1e-12
+    )
+
+
+def test_duplicates_of_real_numbers_where_prdc_rounds():
+    """k+1 copies of a point: its ball has radius 0 and holds nothing. prdc's distances round to about 1e-7 there."""
+    copies = torch.randn(50, 32).double().repeat(7, 1) * 100
+    assert density_coverage(copies, copies, k=5) == (0.0, 0.0)
+    brute = (copies[:, None] - copies[None]).square().sum(-1)
+    assert int((brute == 0).sum()) == 50 * 49
+
+
+def test_far_from_the_origin_nothing_is_lost():
+    """Features with a large common offset: the matrix product alone would lose all digits."""
+    torch.manual_seed(0)
+    real, fake = torch.randn(400, 4).double(), torch.randn(300, 4).double()
+    near = density_coverage(real, fake)
+    assert density_coverage(real + 1e6, fake + 1e6) == pytest.approx(near, rel=1e-9)
+
+
+def test_kid_against_its_definition():
+    torch.manual_seed(0)
+    real, fake = torch.randn(60, 5).double(), torch.randn(50, 5).double() + 0.5
+
+    def kernel(a, b):
+        return (a @ b.T / 5 + 1) ** 3
+
+    rr, ff = kernel(real, real), kernel(fake, fake)
+    expected = (rr.sum() - rr.diag().sum()) / (60 * 59) + (ff.sum() - ff.diag().sum()) / (50 * 49)
+    expected -= 2 * kernel(real, fake).mean()
+    assert kid(real, fake) == pytest.approx(float(expected), rel=1e-10)
+    halves = [kid(*torch.randn(2, 400, 5)) for _ in range(20)]
+    assert abs(np.mean(halves)) < 4 * np.std(halves) / 20**0.5, "unbiased: zero on average for one distribution"
+
+
+def test_inception_score_known_answers():
+    assert inception_score(torch.eye(4).repeat(5, 1), splits=5) == pytest.approx((4.0, 0.0))
+    assert inception_score(torch.full((20, 4), 0.25))[0] == pytest.approx(1.0)
+    p = torch.tensor([[0.9, 0.1], [0.3, 0.7]]).double()
+    marginal = p.mean(0)
+    expected = (p * (p / marginal).log()).sum(1).mean().exp()
+    assert inception_score(p, splits=1)[0] == pytest.approx(float(expected))
+    with pytest.raises(SelfcalError, match="3 predictions cannot be cut into 10"):
+        inception_score(torch.eye(3))

@@ -84,12 +84,14 @@ def test_every_method_learns_on_points(tmp_path, method):
     """Loss falls, the guide beats chance, samples are finite."""
     run = selfcal.train("moons", method, 0.05, tmp_path / "r", steps=300, settings=QUICK)
     lines = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
-    for network in ("score", "classifier"):
-        mine = [line for line in lines if line["network"] == network]
-        key = "dsm" if network == "score" else "ce"
-        assert sum(m[key] for m in mine[-5:]) < sum(m[key] for m in mine[:5])
-    accuracy = (run.predict_proba(run.data.x_test).argmax(-1) == run.data.y_test).float().mean()
-    assert accuracy > 0.7
+    for stage in run.stages:
+        mine = [line for line in lines if line["network"] == stage.name]
+        key = "ce" if stage.role == "classifier" else "dsm"
+        if stage.warm_start is None:
+            assert sum(m[key] for m in mine[-5:]) < sum(m[key] for m in mine[:5])
+    if "classifier" in run.networks:
+        accuracy = (run.predict_proba(run.data.x_test).argmax(-1) == run.data.y_test).float().mean()
+        assert accuracy > 0.7
     made = run.sample(count=11, steps=4)
     assert made.x.shape == (11, 2)
     assert torch.isfinite(made.x).all()
@@ -145,7 +147,7 @@ def test_another_run_in_the_folder_is_refused_naming_the_keys(tmp_path):
         trained(tmp_path / "r", seed=1)
     with pytest.raises(SelfcalError, match=r"differs in method"):
         trained(tmp_path / "r", method="cg")
-    with pytest.raises(SelfcalError, match=r"settings\.classifier\.steps, settings\.score\.steps"):
+    with pytest.raises(SelfcalError, match=r"settings\.classifier\.steps, .*settings\.score\.steps"):
         trained(tmp_path / "r", steps=30)
     assert (tmp_path / "r" / "config.json").read_bytes() == before
     (tmp_path / "other").mkdir()
@@ -173,7 +175,12 @@ def test_a_score_model_is_shared(tmp_path):
 def test_same_first_weights_whatever_the_method(tmp_path):
     first = [
         fitting.new_learner(
-            METHODS[name].stages[1], fitting.resolve("moons"), (2,), 2, seed, Accelerator(cpu=True)
+            METHODS[name].stages(fitting.resolve("moons"))[1],
+            fitting.resolve("moons"),
+            (2,),
+            2,
+            seed,
+            Accelerator(cpu=True),
         ).network.state_dict()
         for name, seed in (("cg", 0), ("cg-sc-all", 0), ("cg", 1))
     ]
@@ -181,16 +188,17 @@ def test_same_first_weights_whatever_the_method(tmp_path):
     assert not torch.equal(first[0]["network.enter.weight"], first[2]["network.enter.weight"])
 
 
-def test_divergence_is_said_plainly(tmp_path):
-    with pytest.raises(SelfcalError, match="the score network diverged at step"):
-        selfcal.train(
-            "moons",
-            "cg",
-            0.03,
-            tmp_path / "r",
-            steps=50,
-            settings=QUICK | {"score.lr": 1e30, "score.clip": 1e30},
-        )
+def test_divergence_is_a_result_not_a_crash(tmp_path):
+    settings = QUICK | {"score.lr": 1e30, "score.clip": 1e30}
+    run = selfcal.train("moons", "cg", 0.03, tmp_path / "r", steps=50, settings=settings)
+    assert run.diverged["network"] == "score"
+    assert run.diverged["step"] <= 50
+    assert run.evaluate()["diverged"] == run.diverged
+    assert run.describe()["diverged"] == run.diverged
+    with pytest.raises(SelfcalError, match="diverged: the score network at step"):
+        run.sample(count=2)
+    again = selfcal.train("moons", "cg", 0.03, tmp_path / "r", steps=50, settings=settings)
+    assert again.diverged == run.diverged
 
 
 def test_a_damaged_checkpoint_is_noticed(tmp_path):

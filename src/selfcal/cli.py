@@ -56,14 +56,15 @@ def methods() -> None:
 
     Example: selfcal methods
     """
+    from selfcal.config import Settings
     from selfcal.methods import METHODS, Context
 
     table = Table("method", "network", "loss: weight·term(data it sees)", "guides by", box=None, padding=(0, 1))
     for row in METHODS.values():
-        for i, stage in enumerate(row.stages):
+        for i, stage in enumerate(row.stages(Settings())):
             terms = stage.terms(Context.typical())
             loss = " + ".join(f"{t.weight:g}·{name}({t.sees})" for name, t in terms.items())
-            table.add_row(row.name if i == 0 else "", stage.network, loss, row.guide if i == 0 else "")
+            table.add_row(row.name if i == 0 else "", stage.name, loss, row.guide if i == 0 else "")
     out_console.print(table)
 
 
@@ -120,6 +121,17 @@ def train(
         settings=set or [],
         show_progress=True,
     )
+    if run.diverged:
+        from selfcal.run import divergence_in_words
+
+        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
+        return
+    for stage, labels_given in (run.pseudo_labels or {}).items():
+        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
+        out_console.print(
+            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
+            highlight=False,
+        )
     out_console.print(
         f"{run.path} is finished: {run.method.title}, "
         f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
@@ -136,7 +148,7 @@ def sample(
     *,
     classes: str | None = None,
     count: int = 64,
-    scale: float = 1.0,
+    scale: float | None = None,
     sampler: str | None = None,
     steps: int | None = None,
     guide: str | None = None,
@@ -157,7 +169,7 @@ def sample(
     count
         Images in all, spread evenly over the classes.
     scale
-        λ, the strength of the guidance.
+        Strength of the guidance: λ of a classifier (1 if left out), or w of classifier-free guidance (0 if left out).
     sampler
         pc (the paper's), euler, heun, dpm++2m or dpm++2m-sde (the default).
     steps
@@ -204,7 +216,7 @@ def evaluate(
     run: Path,
     /,
     *,
-    scales: str = "1",
+    scales: str | None = None,
     count: int | None = None,
     sampler: str | None = None,
     steps: int | None = None,
@@ -222,7 +234,7 @@ def evaluate(
     run
         A finished run directory.
     scales
-        Guidance scales λ separated by commas; of several, the best is chosen on separate samples.
+        Guidance scales separated by commas, or "paper" for its grid; the best is chosen on separate samples.
     count
         Samples per λ; as many as there are training images, at most 5000, if left out.
     sampler
@@ -242,7 +254,7 @@ def evaluate(
 
     opened = load(run)
     report = opened.evaluate(
-        scales=[number(s, "--scales") for s in scales.split(",")],
+        scales=wanted_scales(scales, opened.method.scales),
         count=count,
         sampler=sampler,
         steps=steps,
@@ -252,6 +264,11 @@ def evaluate(
         show_progress=True,
         **numbers(option),
     )
+    if report["diverged"]:
+        from selfcal.run import divergence_in_words
+
+        out_console.print(f"{run} diverged: {divergence_in_words(report['diverged'])}", soft_wrap=True, highlight=False)
+        return
     print_results(report["results"], str(run))
     if report["guide"]:
         clean = report["guide"][0]
@@ -296,7 +313,9 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     for section, values in about["settings"].items():
         table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items()))
     out_console.print(table)
-    if about["metrics"]:
+    if about["diverged"]:
+        out_console.print(f"diverged: {about['diverged']}", highlight=False)
+    if about["metrics"] and about["metrics"]["results"]:
         print_results(about["metrics"]["results"], "metrics.json")
 
 
@@ -326,6 +345,12 @@ def print_results(results: list[dict[str, Any]], title: str) -> None:
         f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}",
         highlight=False,
     )
+
+
+def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:
+    if text is None:
+        return None
+    return list(paper) if text == "paper" else [number(s, "--scales") for s in text.split(",")]
 
 
 def number(text: str, where: str) -> float:

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from selfcal.errors import SelfcalError, unknown
 
+NETWORKS = ("score", "classifier", "conditional")
+"""The roles a network can have; each has a section of settings of its own."""
+
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -44,7 +47,7 @@ class NetworkSettings(Section):
 
 
 class TermSettings(Section):
-    """Weights of the terms of the paper (METHODS table: `selfcal methods`)."""
+    """Weights of the terms of the paper (which method uses which: `selfcal methods`)."""
 
     sc_weight: float = Field(1.0, ge=0, description="λ_SC, weight of the self-calibration loss")
     sc_rebalance: bool = Field(
@@ -52,6 +55,23 @@ class TermSettings(Section):
         description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images",
     )
     sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
+    ls_smoothing: float = Field(0.1, ge=0, lt=1, description="ε of label smoothing; the paper tried .1 and .05")
+    jr_weight: float = Field(0.01, ge=0, description="weight of the Jacobian regularisation")
+    jr_projections: int = Field(1, ge=1, description="random projections per step of the Jacobian's norm")
+    dlsm_weight: float = Field(1.0, ge=0, description="weight of the likelihood score matching loss")
+    dlsm_sigma_power: float = Field(2.0, description="λ(σ) = σ^power; the original repository uses 0")
+    dlsm_per_dimension: bool = Field(False, description="mean over pixels; the original repository uses it")
+    jem_weight: float = Field(1.0, ge=0, description="weight of the energy-based loss")
+    jem_levels: int = Field(10, ge=2, description="noise levels of the recovery likelihood's ladder")
+    jem_steps: int = Field(30, ge=1, description="Langevin steps; the naive form's original uses 20")
+    jem_naive: bool = Field(False, description="persistent chains at every σ instead of recovery likelihood")
+    robust_epsilon: float = Field(0.5, ge=0, description="radius of the L2 attack")
+    robust_steps: int = Field(7, ge=1, description="steps of the attack")
+    robust_grows: bool = Field(False, description="let the radius grow as max(1, σ/σ_d)")
+    cfg_drop: float = Field(0.1, ge=0, le=1, description="probability of dropping a label (p_uncond)")
+    pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
+    pl_rounds: int = Field(1, ge=1, description="times of labelling and training on")
+    pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")
 
 
 class SamplingSettings(Section):
@@ -70,6 +90,7 @@ class Settings(Section):
     noise: NoiseSettings = NoiseSettings()
     score: NetworkSettings = NetworkSettings()
     classifier: NetworkSettings = NetworkSettings()
+    conditional: NetworkSettings = NetworkSettings()
     terms: TermSettings = TermSettings()
     sampling: SamplingSettings = SamplingSettings()
     run: RunSettings = RunSettings()
@@ -90,7 +111,7 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
     """Defaults, then the preset, then the user's changes ("terms.sc_weight=10"), checked as a whole."""
     tree = read_preset(preset)
     if steps is not None:
-        for network in ("score", "classifier"):
+        for network in NETWORKS:
             tree.setdefault(network, {})["steps"] = steps
     pairs = changes.items() if isinstance(changes, Mapping) else [_split(change) for change in changes]
     for key, value in pairs:

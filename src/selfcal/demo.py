@@ -11,8 +11,8 @@ import numpy as np
 
 from selfcal.checkpoint import write_json
 from selfcal.errors import SelfcalError
-from selfcal.evaluation import PAPER_SCALES
 from selfcal.fitting import train
+from selfcal.methods import CLASSIFIER_SCALES
 from selfcal.report.demo_page import write_page
 from selfcal.run import Run
 from selfcal.sampling import Samples
@@ -27,7 +27,7 @@ def demo(
     out: str | Path,
     seed: int = 0,
     steps: int | None = None,
-    scales: Sequence[float] = PAPER_SCALES,
+    scales: Sequence[float] = CLASSIFIER_SCALES,
     count: int = COUNT,
     show_progress: bool = False,
 ) -> Path:

@@ -22,7 +22,6 @@ from selfcal.noise import Noise
 from selfcal.run import Run
 from selfcal.sampling import Samples
 
-PAPER_SCALES = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5)
 NEIGHBOURS = 5
 MOST = 5000  # samples, unless the user asks for more
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
@@ -31,7 +30,7 @@ REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
 
 def evaluate(
     run: Run,
-    scales: Sequence[float] = (1.0,),
+    scales: Sequence[float] | None = None,
     count: int | None = None,
     sampler: str | None = None,
     steps: int | None = None,
@@ -44,8 +43,13 @@ def evaluate(
 ) -> dict[str, Any]:
     """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
 
-    keep: called with every reported set of samples.
+    scales: the method's usual one if left out. keep: called with every reported set of samples.
     """
+    if run.diverged:
+        report: dict[str, Any] = {"results": [], "guide": [], "guide_split": None, "diverged": run.diverged}
+        write_json(run.path / "metrics.json", report)
+        return report
+    scales = (run.method.scale,) if scales is None else scales
     if not scales or any(s < 0 for s in scales):
         raise SelfcalError(f"--scales {', '.join(map(str, scales))}: one or several numbers of at least 0 are needed")
     classes = len(run.classes)
@@ -91,7 +95,13 @@ def evaluate(
                 "chosen": scale == best,
             }
         )
-    report = {"results": results, "guide": guide_quality, "guide_split": guide_split(run)[2]}
+    report = {
+        "results": results,
+        "guide": guide_quality,
+        "guide_split": guide_split(run)[2],
+        "pseudo_labels": run.pseudo_labels,
+        "diverged": None,
+    }
     write_json(run.path / "metrics.json", report)
     return report
 

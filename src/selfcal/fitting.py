@@ -21,9 +21,12 @@ from selfcal.config import Settings, presets, resolve
 from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
 from selfcal.errors import SelfcalError
 from selfcal.methods import Context, Stage
-from selfcal.noise import Noise, Noisy
+from selfcal.noise import Noisy
 from selfcal.progress import bar
+from selfcal.pseudo_labels import complete
 from selfcal.training import Learner, Step, random_state
+
+LARGEST = 1e8  # a loss beyond it has diverged
 
 
 def train(
@@ -52,13 +55,30 @@ def train(
 
     accelerator = Accelerator()
     run = claim(Path(out), config, accelerator)
+    if run.diverged:
+        return run
     if donor is not None and accelerator.is_main_process:
         take_over(donor, run.path)
     accelerator.wait_for_everyone()
     networks: dict[str, nn.Module] = {}
-    for stage in row.stages:
-        networks[stage.network] = train_stage(run, stage, networks, pile, Pool(seen), accelerator, show_progress)
+    with torch.random.fork_rng():  # every step seeds torch anew; the caller's random state is left alone
+        for stage in run.stages:
+            try:
+                networks[stage.role] = train_stage(run, stage, networks, pile, Pool(seen), accelerator, show_progress)
+            except Diverged as result:
+                if accelerator.is_main_process:
+                    checkpoint.write_json(run.path / "diverged.json", result.report)
+                accelerator.wait_for_everyone()
+                break
     return run
+
+
+class Diverged(Exception):
+    """A loss left the finite numbers: a result to report, since some methods are known for it."""
+
+    def __init__(self, network: str, step: int, losses: dict[str, float]) -> None:
+        super().__init__(network, step)
+        self.report = {"network": network, "step": step, "losses": {k: str(v) for k, v in losses.items()}}
 
 
 def train_stage(
@@ -71,41 +91,70 @@ def train_stage(
     show_progress: bool,
 ) -> nn.Module:
     """One network to its last step, from its newest checkpoint if there is one; returns the average, frozen."""
-    settings, seed = run.settings, run.config["seed"]
+    settings, seed, main = run.settings, run.config["seed"], accelerator.is_main_process
+    if stage.pseudo_labels:
+        pool = with_pseudo_labels(run, stage, networks, data, pool, accelerator)
     learner = new_learner(stage, settings, run.shape, len(run.classes), seed, accelerator)
-    folder = run.path / "checkpoints" / stage.network
+    folder = run.path / "checkpoints" / stage.name
     saved = checkpoint.load_newest(folder)
     if saved is not None:
         learner.restore(saved[0], saved[1])
+    elif stage.warm_start:
+        _, weights, _ = checkpoint.load_average(run.path / "checkpoints" / stage.warm_start)
+        learner.network.load_state_dict(weights)
     context = Context(settings, pool.label_fraction, dict(networks))
-    terms = stage.terms(context)
-    noise = Noise(settings.noise.sigma_min, settings.noise.sigma_max)
+    terms, read = stage.terms(context), stage.read(context)
 
     def batch_at(step: int) -> Noisy:
-        rng = random_state(seed, stage.network, step)
+        rng = random_state(seed, stage.name, step)
         pick = stage.draw(pool, learner.settings.batch, rng)
-        if learner.settings.dropout > 0:  # its masks come from torch's global state
-            torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
-        return noise.perturb(data.x[pick], pool.y[pick], rng)
+        batch = context.noise.perturb(data.x[pick], pool.y[pick], rng)
+        # Dropout, projections and chains draw from torch's global state, on a stream of their own.
+        torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
+        return batch
 
     def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
-        reading = stage.read(network, batch)
+        reading = read(network, batch)
         return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
 
-    main = accelerator.is_main_process
     total, began, first = learner.settings.steps, time.monotonic(), learner.step
-    title = f"{run.method.name} · {stage.network}"
+    title = f"{run.method.name} · {stage.name}"
     with bar(title, total, learner.step, show=show_progress and main and learner.step < total) as tick:
         for step in learner.run(batch_at, losses_of):
             note = ""
-            if step.number % settings.run.log_every == 0 or step.number in (1, total):
+            save = step.number % settings.run.save_every == 0 or step.number == total
+            if save or step.number % settings.run.log_every == 0 or step.number == 1:
                 rate = (step.number - first) / (time.monotonic() - began)
-                note = log(run, stage.network, step, rate, write=main)
+                note = log(run, stage.name, step, rate, write=main)
             tick(1, note)
-            if main and (step.number % settings.run.save_every == 0 or step.number == total):
-                checkpoint.save(folder, step.number, learner.state(), {"network": stage.network}, settings.run.keep)
+            if main and save:
+                checkpoint.save(folder, step.number, learner.state(), {"network": stage.name}, settings.run.keep)
     accelerator.wait_for_everyone()
     return learner.average.module.eval().requires_grad_(False)
+
+
+def with_pseudo_labels(
+    run: runs.Run,
+    stage: Stage,
+    networks: Mapping[str, nn.Module],
+    data: Dataset,
+    pool: Pool,
+    accelerator: Accelerator,
+) -> Pool:
+    """The pool as the classifier before sees it; how many labels it gave goes into pseudo_labels.json."""
+    y, report = complete(
+        networks["classifier"],
+        data,
+        pool,
+        run.noise.sigma_min,
+        run.settings.terms.pl_threshold,
+        accelerator.device,
+    )
+    if accelerator.is_main_process:
+        file = run.path / "pseudo_labels.json"
+        before = json.loads(file.read_text()) if file.exists() else {}
+        checkpoint.write_json(file, before | {stage.name: report})
+    return Pool(y)
 
 
 def new_learner(
@@ -118,13 +167,13 @@ def new_learner(
 ) -> Learner:
     """A fresh network whose first weights depend on the seed and the network's name alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(random_state(seed, f"{stage.network}/weights", 0).initial_seed())
+        torch.manual_seed(random_state(seed, f"{stage.role}/weights", 0).initial_seed())
         network = stage.build(settings, shape, classes)
     return Learner(network, stage.settings(settings), accelerator)
 
 
 def log(run: runs.Run, network: str, step: Step, rate: float, write: bool) -> str:
-    """One line into log.jsonl; returns the words for the progress bar. A loss that is not finite ends the run."""
+    """One line into log.jsonl; returns the words for the progress bar."""
     losses = {name: float(value) for name, value in step.losses.items()}
     line = {
         "network": network,
@@ -134,16 +183,12 @@ def log(run: runs.Run, network: str, step: Step, rate: float, write: bool) -> st
         "lr": step.lr,
         "steps_per_second": round(rate, 2),
     }
+    if not all(abs(value) < LARGEST for value in losses.values()):  # also where it is not a number
+        raise Diverged(network, step.number, losses)
     if write:
         with (run.path / "log.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
-    words = " ".join(f"{name} {value:.3f}" for name, value in losses.items())
-    if not all(torch.isfinite(torch.tensor(list(losses.values())))):
-        raise SelfcalError(
-            f"the {network} network diverged at step {step.number} ({words}); "
-            f"lower its learning rate, for instance --set {network}.lr=0.0003, in a new --out"
-        )
-    return words
+    return " ".join(f"{name} {value:.3f}" for name, value in losses.items())
 
 
 def default_preset(data: Dataset) -> str:
@@ -218,7 +263,7 @@ def differences(a: Any, b: Any, key: str = "") -> list[str]:
 
 def compatible_score(donor: runs.Run, row: methods.Method, settings: Settings, data: Dataset) -> runs.Run:
     """The donor's score model must be finished and fit this data and these settings."""
-    if "score" not in {s.network for s in row.stages} & {s.network for s in donor.method.stages}:
+    if "score" not in {s.name for s in row.stages(settings)} & {s.name for s in donor.stages}:
         raise SelfcalError(f"--score {donor.path}: {donor.method.name} and {row.name} do not share a score model")
     if donor.config["data"]["sha256"] != data.sha256:
         raise SelfcalError(f"--score {donor.path} was trained on other data ({donor.config['data']['name']})")

@@ -9,9 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from selfcal.data import UNLABELED
 from selfcal.errors import unknown
 from selfcal.noise import ScoreFn
 from selfcal.objectives.reading import Logits
+
+Conditional = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""A class-conditional score model: x (B, *), sigma (B,), y (B,) -> a score; y = −1 is the null token."""
 
 
 def input_gradient(value_of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -45,6 +49,22 @@ def inner_conditional(classifier: Logits, y: Tensor) -> ScoreFn:
     return lambda x, sigma: input_gradient(lambda x: classifier(x, sigma).gather(1, y[:, None]), x)
 
 
+def conditional(model: Conditional, y: Tensor) -> ScoreFn:
+    """s(x, σ, y) of a network that is told the class."""
+    return lambda x, sigma: model(x, sigma, y)
+
+
+def classifier_free(model: Conditional, y: Tensor, weight: float = 0.0) -> ScoreFn:
+    """(1 + w) s(x, σ, y) − w s(x, σ, ∅) (Ho & Salimans 2022); the paper's λ_CFG is w."""
+    null = torch.full_like(y, UNLABELED)
+
+    def guided(x: Tensor, sigma: Tensor) -> Tensor:
+        wanted = model(x, sigma, y)
+        return wanted if weight == 0 else (1 + weight) * wanted - weight * model(x, sigma, null)
+
+    return guided
+
+
 Guide = Callable[[Mapping[str, Any], Tensor, float], ScoreFn]
 """Trained networks by name, classes (B,), λ -> the score to sample from."""
 
@@ -52,6 +72,8 @@ GUIDES: dict[str, Guide] = {
     "classifier": lambda nets, y, scale: classifier_guided(nets["score"], nets["classifier"], y, scale),
     "classifier-only": lambda nets, y, scale: inner_conditional(nets["classifier"], y),
     "classifier-only-unconditional": lambda nets, y, scale: inner_unconditional(nets["classifier"]),
+    "conditional": lambda nets, y, scale: conditional(nets["conditional"], y),
+    "classifier-free": lambda nets, y, scale: classifier_free(nets["conditional"], y, scale),
     "unconditional": lambda nets, y, scale: nets["score"],
 }
 

@@ -38,6 +38,10 @@ class Run:
         return Settings.model_validate(self.config["settings"])
 
     @property
+    def stages(self) -> tuple[methods.Stage, ...]:
+        return self.method.stages(self.settings)
+
+    @property
     def noise(self) -> Noise:
         return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
 
@@ -68,28 +72,42 @@ class Run:
     def pool(self) -> Pool:
         return Pool(self._data[1])
 
+    @property
+    def diverged(self) -> dict[str, Any] | None:
+        """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
+        file = self.path / "diverged.json"
+        return json.loads(file.read_text("utf-8")) if file.exists() else None
+
+    @property
+    def pseudo_labels(self) -> dict[str, Any] | None:
+        """How many labels the classifier gave and how many are right, by stage."""
+        file = self.path / "pseudo_labels.json"
+        return json.loads(file.read_text("utf-8")) if file.exists() else None
+
     @cached_property
     def networks(self) -> dict[str, nn.Module]:
-        """The trained networks by name, with averaged weights, ready for use."""
+        """The trained networks by role, with averaged weights; of several stages with one role, the last."""
+        if self.diverged:
+            raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
         found = {}
-        for stage in self.method.stages:
+        for stage in {s.role: s for s in self.stages}.values():
             network = stage.build(self.settings, self.shape, len(self.classes))
-            step, weights, _ = checkpoint.load_average(self.path / "checkpoints" / stage.network)
+            step, weights, _ = checkpoint.load_average(self.path / "checkpoints" / stage.name)
             wanted = stage.settings(self.settings).steps
             if step < wanted:
                 raise SelfcalError(
-                    f"the {stage.network} network of {self.path} is at step {step} of {wanted}; "
+                    f"the {stage.name} network of {self.path} is at step {step} of {wanted}; "
                     "give the train command again to finish it"
                 )
             network.load_state_dict(weights)
-            found[stage.network] = network.to(self.device).eval().requires_grad_(False)
+            found[stage.role] = network.to(self.device).eval().requires_grad_(False)
         return found
 
     def sample(
         self,
         classes: list[int | str] | None = None,
         count: int = 64,
-        scale: float = 1.0,
+        scale: float | None = None,
         sampler: str | None = None,
         steps: int | None = None,
         guide: str | None = None,
@@ -97,13 +115,16 @@ class Run:
         show_progress: bool = False,
         **options: float,
     ) -> Samples:
-        """`count` examples in all, spread evenly over the classes (all of them if none is named)."""
+        """`count` examples in all, spread evenly over the classes (all of them if none is named).
+
+        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
+        """
         chosen = self.settings.sampling
         return sample_classes(
             self.networks,
             guide=guide or self.method.guide,
             y=spread([self.class_index(c) for c in classes] if classes else range(len(self.classes)), count),
-            scale=scale,
+            scale=self.method.scale if scale is None else scale,
             sampler=sampler or chosen.sampler,
             steps=chosen.steps if steps is None and sampler in (None, chosen.sampler) else steps,
             noise=self.noise,
@@ -148,11 +169,11 @@ class Run:
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
         steps, hashes = {}, {}
-        for stage in self.method.stages:
-            folder = self.path / "checkpoints" / stage.network
+        for stage in self.stages:
+            folder = self.path / "checkpoints" / stage.name
             if checkpoint.steps_saved(folder):
-                steps[stage.network], _, hashes[stage.network] = checkpoint.load_average(folder)
-        wanted = {s.network: s.settings(self.settings).steps for s in self.method.stages}
+                steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
+        wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
         metrics = self.path / "metrics.json"
         return {
             "path": str(self.path),
@@ -160,10 +181,21 @@ class Run:
             "step": steps,
             "steps": wanted,
             "finished": steps == wanted,
+            "diverged": self.diverged,
+            "pseudo_labels": self.pseudo_labels,
             "weights_sha256": hashes,
             "settings": self.config["settings"],
             "metrics": json.loads(metrics.read_text()) if metrics.exists() else None,
         }
+
+
+def divergence_in_words(report: dict[str, Any]) -> str:
+    losses = ", ".join(f"{name} {value}" for name, value in report["losses"].items())
+    role = report["network"].split("-")[0]
+    return (
+        f"the {report['network']} network at step {report['step']} ({losses}); "
+        f"a lower learning rate may help, for instance --set {role}.lr=0.0003, in a new --out"
+    )
 
 
 def spread(classes: list[int] | range, count: int) -> Tensor:

@@ -88,6 +88,12 @@ def sample_classes(
     sigmas = row.levels(noise, steps)
     parts = y.split(batch)
     made = []
+    try:
+        steered(networks, y[:1].to(device), scale)
+    except KeyError as missing:
+        raise SelfcalError(
+            f"the guide {guide} needs a {missing.args[0]} network, which this method does not train"
+        ) from None
     with bar(f"sampling λ={scale:g}", row.evaluations(steps) * len(parts), show=show_progress) as tick:
         for number, wanted in enumerate(parts):
             rng = random_state(seed, "sampling", number)

@@ -1,6 +1,13 @@
-"""Density and coverage (Naeem et al. 2020): is what was made real, and is all that is real made?"""
+"""Density and coverage (Naeem et al. 2020), precision and recall (Kynkäänniemi et al. 2019).
+
+All four ask which points lie inside the balls around a set's points that reach to their k-th
+neighbours. Distances come from one matrix product per block of rows, so memory grows with n and not
+n²; whatever that product's rounding leaves undecided (ties, duplicates) is decided by exact differences.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -8,24 +15,90 @@ from torch import Tensor
 from selfcal.errors import SelfcalError
 from selfcal.metrics.fid import check_features
 
-CHUNK = 1024
+ROWS = 512
+SPARE = 8  # candidates beyond the k-th neighbour, for near-ties
+PAIRS = 2**14  # pairs decided exactly at a time
 
 
 def density_coverage(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, float]:
-    """With r_i the distance of real point i to its k-th real neighbour:
-
-    density = mean_j Σ_i [‖f_j − r_i‖ < r_i] / k,  coverage = mean_i [min_j ‖f_j − r_i‖ < r_i].
-    Distances in chunks of rows: memory grows with n, not n².
-    """
+    """density = mean_j Σ_i [‖f_j − r_i‖ < radius_i] / k,  coverage = mean_i [min_j ‖f_j − r_i‖ < radius_i]."""
     check_features(real=real, fake=fake)
-    if len(real) <= k:
-        raise SelfcalError(f"{len(real)} real examples are too few for k = {k} neighbours; at least {k + 1} are needed")
-    real, fake = real.double(), fake.double()
-    inside, covered = 0, 0
-    for rows in real.split(CHUNK):
-        to_real = torch.cdist(rows, real, compute_mode="donot_use_mm_for_euclid_dist")
-        radius = to_real.kthvalue(k + 1, dim=1).values[:, None]  # the nearest of all is the point itself
-        close = torch.cdist(rows, fake, compute_mode="donot_use_mm_for_euclid_dist") < radius
-        inside += int(close.sum())
-        covered += int(close.any(1).sum())
-    return inside / (k * len(fake)), covered / len(real)
+    return Balls(real, k, "real").density_coverage(fake)
+
+
+def precision_recall(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, float]:
+    """Share of fakes inside some real ball; share of reals inside some fake ball."""
+    check_features(real=real, fake=fake)
+    precision = Balls(real, k, "real").share_inside(fake)
+    return precision, Balls(fake, k, "generated").share_inside(real)
+
+
+class Balls:
+    """A ball around each point, open, reaching to its k-th nearest neighbour among the others."""
+
+    def __init__(self, points: Tensor, k: int, name: str = "real") -> None:
+        if k < 1:
+            raise SelfcalError(f"k = {k}: at least one neighbour is needed")
+        if len(points) <= k:
+            raise SelfcalError(f"{len(points)} {name} examples are too few for k = {k} neighbours; {k + 1} are needed")
+        self.k = k
+        self.points = points.double()
+        # Distances do not change when everything is shifted, rounding errors shrink.
+        self.origin = self.points.mean(0)
+        self.squared_radius = torch.cat([self._radii(start) for start in range(0, len(points), ROWS)])
+
+    def density_coverage(self, others: Tensor) -> tuple[float, float]:
+        inside = covered = 0
+        for block in self._inside(others):
+            inside += int(block.sum())
+            covered += int(block.any(1).sum())
+        return inside / (self.k * len(others)), covered / len(self.points)
+
+    def share_inside(self, others: Tensor) -> float:
+        """How many of the others lie in at least one ball."""
+        found = torch.zeros(len(others), dtype=torch.bool)
+        for block in self._inside(others):
+            found |= block.any(0)
+        return float(found.double().mean())
+
+    def _inside(self, others: Tensor) -> Iterator[Tensor]:
+        """Blocks (rows, others) of: does other j lie in the ball of point i?"""
+        others = others.double()
+        for start in range(0, len(self.points), ROWS):
+            rows = self.points[start : start + ROWS]
+            radius = self.squared_radius[start : start + ROWS, None]
+            squared, error = squared_distances(rows, others, self.origin)
+            inside = squared < radius
+            i, j = ((squared - radius).abs() <= error).nonzero(as_tuple=True)
+            for a, b in zip(i.split(PAIRS), j.split(PAIRS), strict=True):
+                inside[a, b] = (rows[a] - others[b]).square().sum(-1) < radius[a, 0]
+            yield inside
+
+    def _radii(self, start: int) -> Tensor:
+        """Exact squared distance of each row to its k-th neighbour, itself left out."""
+        rows = self.points[start : start + ROWS]
+        squared, error = squared_distances(rows, self.points, self.origin)
+        me = torch.arange(len(rows))
+        squared[me, me + start] = torch.inf
+        wide = min(self.k + SPARE, len(self.points) - 1)
+        near, index = squared.topk(wide, dim=1, largest=False)
+        radius = torch.empty(len(rows), dtype=torch.float64)
+        for part in me.split(max(1, PAIRS // wide)):
+            exact = (rows[part, None] - self.points[index[part]]).square().sum(-1)
+            radius[part] = exact.kthvalue(self.k, dim=1).values
+        # Where even the last candidate could be as near as the k-th, ties go on beyond the list.
+        unsure = (near[:, -1] - near[:, self.k - 1] <= 2 * error[:, 0]) & (wide < len(self.points) - 1)
+        for r in unsure.nonzero()[:, 0].tolist():
+            exact = (rows[r] - self.points).square().sum(-1)
+            exact[r + start] = torch.inf
+            radius[r] = exact.kthvalue(self.k).values
+        return radius
+
+
+def squared_distances(a: Tensor, b: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+    """‖a_i − b_j‖² as ‖a‖² + ‖b‖² − 2 a·b, and a bound (rows, 1) on its rounding error."""
+    a, b = a - origin, b - origin
+    aa, bb = a.square().sum(-1)[:, None], b.square().sum(-1)
+    squared = torch.addmm(aa + bb, a, b.T, alpha=-2)
+    error = 4 * a.shape[1] * torch.finfo(torch.float64).eps * (aa + bb.max())
+    return squared, error

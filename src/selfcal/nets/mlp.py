@@ -14,8 +14,9 @@ from selfcal.nets.layers import FourierFeatures
 class MLP(nn.Module):
     """(B, *), (B,) -> (B, outputs): residual SiLU blocks, each scaled and shifted by σ (FiLM).
 
-    SiLU because the classifier is differentiated twice; no normalisation because its double
-    backward costs more than the matrix products it stabilises.
+    With classes > 0 it also takes y (B,), and −1 means "no class" (the null token of classifier-free
+    guidance). SiLU because the classifier is differentiated twice; no normalisation because its
+    double backward costs more than the matrix products it stabilises.
     """
 
     def __init__(
@@ -27,10 +28,12 @@ class MLP(nn.Module):
         blocks: int = 3,
         dropout: float = 0.0,
         embedding: int = 64,
+        classes: int = 0,
     ) -> None:
         super().__init__()
         features = FourierFeatures()
         self.embed = nn.Sequential(features, nn.Linear(2 * len(features.frequencies), embedding), nn.SiLU())
+        self.label = nn.Embedding(classes + 1, embedding) if classes else None
         self.film = nn.Linear(embedding, 2 * width * blocks)
         self.enter = nn.Linear(inputs, width)
         self.first = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
@@ -38,8 +41,12 @@ class MLP(nn.Module):
         self.leave = nn.Linear(width, outputs)
         self.dropout = dropout
 
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        scales, shifts = self.film(self.embed(sigma)).chunk(2, dim=-1)
+    def forward(self, x: Tensor, sigma: Tensor, y: Tensor | None = None) -> Tensor:
+        known = self.embed(sigma)
+        if self.label is not None:
+            assert y is not None, "a class-conditional network needs y"
+            known = known + self.label(y + 1)
+        scales, shifts = self.film(known).chunk(2, dim=-1)
         h = self.enter(x.flatten(1))
         blocks = len(self.first)
         for first, second, scale, shift in zip(

@@ -9,10 +9,13 @@ from selfcal.data import UNLABELED
 from selfcal.objectives.reading import Reading, Term
 
 
-def cross_entropy() -> Term:
-    """E[−log softmax f(x_σ, ·, σ)_y] over the labelled examples."""
+def cross_entropy(smoothing: float = 0.0) -> Term:
+    """E[−log softmax f(x_σ, ·, σ)_y] over the labelled examples.
+
+    With label smoothing the target is (1 − ε) onehot(y) + ε/K.
+    """
 
     def term(r: Reading) -> Tensor:
-        return F.cross_entropy(r.logits, r.batch.y, ignore_index=UNLABELED)
+        return F.cross_entropy(r.logits, r.batch.y, ignore_index=UNLABELED, label_smoothing=smoothing)
 
     return term

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from selfcal.noise import Noisy, like
-from selfcal.objectives.reading import Estimate, Term
+from selfcal.objectives.reading import ConditionalEstimate, Estimate, Term
 
 
 def residual(batch: Noisy, score: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def residual(batch: Noisy, score: Tensor) -> Tensor:
 def denoising(sigma_data: float) -> Term:
     """DSM on a score model, all examples, weighted by 1 + (σ/σ_d)² (EDM's unit weight on the network's output)."""
 
-    def term(e: Estimate) -> Tensor:
+    def term(e: Estimate | ConditionalEstimate) -> Tensor:
         weight = 1 + (e.batch.sigma / sigma_data) ** 2
         return (weight * residual(e.batch, e.score)).mean()
 

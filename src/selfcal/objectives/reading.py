@@ -51,3 +51,13 @@ class Estimate:
     def __init__(self, model: ScoreFn, batch: Noisy) -> None:
         self.batch = batch
         self.score = model(batch.x, batch.sigma)
+
+
+class ConditionalEstimate:
+    """A class-conditional score model's view of a batch; each label is dropped with probability `drop`."""
+
+    def __init__(self, model: Callable[[Tensor, Tensor, Tensor], Tensor], batch: Noisy, drop: float = 0.0) -> None:
+        self.batch = batch
+        dropped = torch.rand(batch.sigma.shape, device=batch.sigma.device) < drop
+        self.y = torch.where(dropped, UNLABELED, batch.y)
+        self.score = model(batch.x, batch.sigma, self.y)

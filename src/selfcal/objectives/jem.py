@@ -1,0 +1,64 @@
+"""JEM made time-dependent in the naive way (Grathwohl et al. 2020): long chains kept in a buffer.
+
+The paper's authors saw it diverge in all runs; it is here so that one can see it too.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from selfcal.noise import Noise, like
+from selfcal.objectives.reading import Logits, Reading, Term
+
+
+class Buffer:
+    """Chains by noise level: each bin of ln σ keeps its own, since x at one σ is no start for another."""
+
+    def __init__(self, noise: Noise, bins: int = 10, size: int = 1000, renew: float = 0.05) -> None:
+        self.edges = noise.geometric(bins + 1)[:-1].flip(0)[1:-1].contiguous()
+        self.renew, self.size = renew, size
+        self.held: dict[int, Tensor] = {}
+
+    def draw(self, like_x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(starts, bin, slot) for every example; some starts are fresh noise."""
+        bins = torch.bucketize(sigma.cpu(), self.edges)
+        slots = torch.randint(self.size, (len(sigma),))
+        starts = torch.rand_like(like_x) * 2 - 1 + like(sigma, like_x) * torch.randn_like(like_x)
+        kept = torch.rand(len(sigma)) >= self.renew
+        for b, held in self.held.items():
+            mine = (bins == b) & kept
+            starts[mine] = held[slots[mine]]
+        return starts, bins, slots
+
+    def put(self, x: Tensor, bins: Tensor, slots: Tensor) -> None:
+        for b in bins.unique().tolist():
+            mine = bins == b
+            if b not in self.held:
+                self.held[b] = x[mine][torch.randint(int(mine.sum()), (self.size,))].clone()
+            self.held[b][slots[mine]] = x[mine]
+
+
+def sgld(classifier: Logits, x: Tensor, sigma: Tensor, steps: int, step: float, jitter: float) -> Tensor:
+    """x ← x + α σ² ∇ LSE + jitter·σ ξ: steps scale with the noise level, constant ones cannot serve all."""
+    s = like(sigma, x)
+    for _ in range(steps):
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (rise,) = torch.autograd.grad(classifier(x, sigma).logsumexp(-1).sum(), x)
+        x = x.detach() + step * s**2 * rise + jitter * s * torch.randn_like(x)
+    return x.detach()
+
+
+def naive_energy(noise: Noise, steps: int = 20, step: float = 0.5, jitter: float = 0.1) -> Term:
+    """E[LSE(x⁻, σ)] − E[LSE(x_σ, σ)] with x⁻ from persistent chains on LSE(·, σ)."""
+    buffer = Buffer(noise)
+
+    def term(r: Reading) -> Tensor:
+        sigma = r.batch.sigma
+        starts, bins, slots = buffer.draw(r.batch.x, sigma)
+        made = sgld(r.classifier, starts, sigma, steps, step, jitter)
+        buffer.put(made, bins, slots)
+        return r.classifier(made, sigma).logsumexp(-1).mean() - r.logits.logsumexp(-1).mean()
+
+    return term
