@@ -14,7 +14,7 @@ from torch import nn
 import selfcal
 from selfcal.config import resolve
 from selfcal.data import Pool, load_data, reveal
-from selfcal.evaluation import sample_quality
+from selfcal.evaluation import Reference
 from selfcal.fitting import new_learner
 from selfcal.methods import CLASSIFIER_SCALES, METHODS, Context
 from selfcal.metrics import features
@@ -66,13 +66,13 @@ def default_sampler_against_pc() -> None:
     """Intra-FID and time of the default sampler and of the paper's, on the demo's CG-SC-all model."""
     run = selfcal.train("digits", "cg-sc-all", 0.02, MODEL, seed=0, show_progress=True)
     judge = features.find("auto", run.data)
-    real = judge.embed(run.data.x)
+    reference = Reference(run.data, judge)
 
     def measured(seed: int, scale: float, **how) -> tuple[float, float]:
         began = time.perf_counter()
         samples = run.sample(count=1800, scale=scale, seed=seed, **how)
         seconds = time.perf_counter() - began
-        return sample_quality(run.data, real, samples, judge)["intra_fid"], seconds
+        return reference.intra_fid(samples), seconds
 
     scale = min(CLASSIFIER_SCALES, key=lambda s: measured(10_000, s)[0])
     quick, quick_seconds = measured(0, scale)

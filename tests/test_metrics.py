@@ -12,6 +12,7 @@ from torchmetrics.functional.classification import multiclass_calibration_error
 from selfcal.data import load_data
 from selfcal.errors import SelfcalError
 from selfcal.metrics import (
+    check_comparable,
     density_coverage,
     expected_calibration_error,
     fid,
@@ -23,6 +24,7 @@ from selfcal.metrics import (
     reliability,
 )
 from selfcal.metrics import features as extractors
+from selfcal.metrics.interval import jackknife
 
 
 def textbook_fid(real, fake):
@@ -225,3 +227,47 @@ def test_inception_score_known_answers():
     assert inception_score(p, splits=1)[0] == pytest.approx(float(expected))
     with pytest.raises(SelfcalError, match="3 predictions cannot be cut into 10"):
         inception_score(torch.eye(3))
+
+
+def test_fid_equals_torchmetrics():
+    from torchmetrics.image.fid import _compute_fid
+
+    torch.manual_seed(0)
+    for n, d in ((400, 30), (30, 30), (20, 50)):
+        real, fake = torch.randn(n, d).double() * 2, torch.randn(n, d).double() + 0.2
+        theirs = _compute_fid(real.mean(0), real.T.cov(), fake.mean(0), fake.T.cov())
+        assert fid(real, fake) == pytest.approx(float(theirs), rel=1e-4)
+
+
+def test_the_jackknife_interval_covers_the_truth_about_as_often_as_it_says():
+    """Mean of 200 normals: the interval must hold 0 in roughly 95 % of 400 trials."""
+    torch.manual_seed(0)
+    hits = 0
+    for _ in range(400):
+        x = torch.randn(200)
+        (interval,) = jackknife(lambda mask, x=x: {"m": float(x[mask].mean())}, {"m": float(x.mean())}, 200).values()
+        hits += interval[0] < 0 < interval[1]
+    assert 0.92 < hits / 400 < 0.98
+
+
+def test_the_jackknife_passes_over_what_could_not_be_measured():
+    assert jackknife(lambda mask: {"m": None}, {"m": None}, 20) == {"m": None}
+
+
+def test_results_that_were_not_measured_alike_are_refused():
+    row = {"samples": 1800, "features_sha256": "a", "reference_sha256": "b", "k": 5}
+    check_comparable([row, dict(row)])
+    with pytest.raises(SelfcalError, match="different numbers of samples"):
+        check_comparable([row, row | {"samples": 5000}])
+    with pytest.raises(SelfcalError, match="different feature extractors"):
+        check_comparable([row, row | {"features_sha256": "c"}])
+
+
+def test_reference_features_are_cached_by_content():
+    data = load_data("digits")
+    judge = extractors.find("auto", data)
+    first = extractors.reference(judge, data)
+    (file,) = extractors.cache_folder().glob("features-*")
+    assert torch.equal(first, extractors.reference(judge, data))
+    file.write_bytes(b"damaged")
+    assert torch.equal(first, extractors.reference(judge, data))

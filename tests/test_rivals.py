@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from oracle import perturbed, three_classes
 
 import selfcal
+from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED, Pool, load_data
 from selfcal.guidance import classifier_free, conditional
 from selfcal.noise import Noise, Noisy
@@ -31,8 +31,9 @@ MIXTURE = three_classes()
 
 def tilted(amount):
     """The exact classifier, with one class's logit wrongly tilted along x."""
-    return lambda x, s: MIXTURE.log_joint(x, s) + amount * torch.stack(
-        [x[:, 0].tanh(), torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])], -1
+    return lambda x, s: (
+        MIXTURE.log_joint(x, s)
+        + amount * torch.stack([x[:, 0].tanh(), torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0])], -1)
     )
 
 
@@ -91,7 +92,9 @@ def test_recovery_phases_cancel_when_the_model_is_exact():
     batch = perturbed(MIXTURE, 30_000, (0.1, 5.0))
     noise = Noise(0.3, 5.0)
     exact = recovery_likelihood(noise, levels=6, steps=60)(Reading(MIXTURE.log_joint, batch)).item()
-    wrong = recovery_likelihood(noise, levels=6, steps=60)(Reading(lambda x, s: 2 * MIXTURE.log_joint(x, s), batch)).item()
+    wrong = recovery_likelihood(noise, levels=6, steps=60)(
+        Reading(lambda x, s: 2 * MIXTURE.log_joint(x, s), batch)
+    ).item()
     assert abs(exact) < 0.03
     assert abs(wrong) > 0.2
 

@@ -223,6 +223,7 @@ def evaluate(
     guide: str | None = None,
     option: Annotated[list[str] | None, Parameter(name="--option", negative=())] = None,
     features: str = "auto",
+    intervals: bool = True,
     seed: int = 0,
 ) -> None:
     """Measure a run: every metric of the paper into RUN/metrics.json, and a table.
@@ -247,6 +248,8 @@ def evaluate(
         As for `selfcal sample`.
     features
         auto, cnn (trained on all labels; bundled for digits) or identity (the numbers themselves).
+    intervals
+        95 % intervals for every number, by ten more measurements.
     seed
         Of the samples.
     """
@@ -260,6 +263,7 @@ def evaluate(
         steps=steps,
         guide=guide,
         features=features,
+        intervals=intervals,
         seed=seed,
         show_progress=True,
         **numbers(option),
@@ -278,6 +282,12 @@ def evaluate(
             highlight=False,
         )
     out_console.print(f"written to {opened.path / 'metrics.json'}", soft_wrap=True, highlight=False)
+    if len(report["results"]) > 1:
+        from selfcal.report.figures import guidance_curve
+
+        figure = opened.path / "guidance.svg"
+        figure.write_text(guidance_curve(report["results"]), encoding="utf-8")
+        out_console.print(f"density, coverage and intra-FID over the scales: {figure}", soft_wrap=True, highlight=False)
 
 
 @app.command
@@ -320,6 +330,10 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
 
 
 def print_results(results: list[dict[str, Any]], title: str) -> None:
+    """A table of results measured alike; those that were not are refused."""
+    from selfcal.metrics import check_comparable
+
+    check_comparable(results)
     columns = (
         "intra_fid",
         "fid",
@@ -336,15 +350,24 @@ def print_results(results: list[dict[str, Any]], title: str) -> None:
         table.add_column(head, justify="right", no_wrap=True)
     for r in results:
         cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in columns]
+        cells[0] += spread_of(r)
         mark = " *" if r["chosen"] and len(results) > 1 else ""
         table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
     out_console.print(table)
     r = results[0]
     out_console.print(
         f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
-        f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}",
+        f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}"
+        + (", ±: 95 % interval" if r["intervals"] else "")
+        + ("; fewer than 2048 samples: distances are biased upwards" if r["biased"] else ""),
         highlight=False,
     )
+
+
+def spread_of(result: dict[str, Any]) -> str:
+    """±half of the interval of the intra-FID, where there is one."""
+    found = (result["intervals"] or {}).get("intra_fid")
+    return "" if found is None else f" ±{(found[1] - found[0]) / 2:.1f}"
 
 
 def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:

@@ -17,7 +17,10 @@ from selfcal.checkpoint import write_json
 from selfcal.data import UNLABELED, Dataset
 from selfcal.errors import SelfcalError
 from selfcal.metrics import features as extractors
+from selfcal.metrics import interval
+from selfcal.metrics.comparable import ENOUGH
 from selfcal.metrics.features import Features
+from selfcal.metrics.prdc import Balls
 from selfcal.noise import Noise
 from selfcal.run import Run
 from selfcal.sampling import Samples
@@ -36,6 +39,7 @@ def evaluate(
     steps: int | None = None,
     guide: str | None = None,
     features: str = "auto",
+    intervals: bool = True,
     seed: int = 0,
     show_progress: bool = False,
     keep: Callable[[Samples], None] = lambda samples: None,
@@ -43,7 +47,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
 
-    scales: the method's usual one if left out. keep: called with every reported set of samples.
+    scales: the method's usual one if left out. intervals: 95 % intervals for every number (ten more
+    measurements). keep: called with every reported set of samples.
     """
     if run.diverged:
         report: dict[str, Any] = {"results": [], "guide": [], "guide_split": None, "diverged": run.diverged}
@@ -58,21 +63,22 @@ def evaluate(
     if count < 2 * classes:
         raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
     judge = extractors.find(features, run.data)
-    real = judge.embed(run.data.x)
+    reference = Reference(run.data, judge, show_progress)
     guide_quality = guide_by_sigma(run)
+    about = provenance(run, judge, count)
     draw = {"count": count, "sampler": sampler, "steps": steps, "guide": guide, **options}
 
-    def measured(scale: float, sample_seed: int) -> tuple[Samples, dict[str, Any]]:
-        samples = run.sample(scale=scale, seed=sample_seed, show_progress=show_progress, **draw)  # type: ignore[arg-type]
-        return samples, sample_quality(run.data, real, samples, judge)
+    def drawn(scale: float, sample_seed: int) -> Samples:
+        return run.sample(scale=scale, seed=sample_seed, show_progress=show_progress, **draw)  # type: ignore[arg-type]
 
-    chosen_on = {s: measured(s, seed + SELECTION)[1]["intra_fid"] for s in scales} if len(scales) > 1 else {}
+    chosen_on = {s: reference.intra_fid(drawn(s, seed + SELECTION)) for s in scales} if len(scales) > 1 else {}
     known = {s: v for s, v in chosen_on.items() if v is not None}
     best = min(known, key=lambda s: known[s]) if known else scales[0]
     results = []
     for scale in scales:
-        samples, values = measured(scale, seed)
+        samples = drawn(scale, seed)
         keep(samples)
+        values, ranges = reference.measure(samples, intervals)
         results.append(
             {
                 "method": run.method.name,
@@ -82,12 +88,9 @@ def evaluate(
                 "scale": scale,
                 **values,
                 "ece": guide_quality[0]["ece"] if guide_quality else None,
-                "samples": count,
-                "k": NEIGHBOURS,
-                "features": judge.name,
-                "features_sha256": judge.sha256,
-                "reference": "train",
-                "reference_examples": len(run.data.x),
+                "intervals": ranges,
+                "interval_method": interval.METHOD if intervals else None,
+                **about,
                 "sampler": samples.made["sampler"],
                 "evaluations": samples.made["evaluations"],
                 "sample_seed": seed,
@@ -106,29 +109,68 @@ def evaluate(
     return report
 
 
-def sample_quality(data: Dataset, real: Tensor, samples: Samples, judge: Features) -> dict[str, float | None]:
-    """The metrics of one set of samples against real features; None where the data cannot support one."""
-    fake = judge.embed(samples.x)
-    density, coverage = metrics.density_coverage(real, fake, NEIGHBOURS)
-    known = data.y != UNLABELED
-    sets = (real[known], data.y[known], fake, samples.y)
+def provenance(run: Run, judge: Features, count: int) -> dict[str, Any]:
+    """What a number must say of itself to be compared."""
+    return {
+        "samples": count,
+        "biased": count < ENOUGH,
+        "k": NEIGHBOURS,
+        "features": judge.name,
+        "features_sha256": judge.sha256,
+        "reference": "train",
+        "reference_examples": len(run.data.x),
+        "reference_sha256": run.data.sha256,
+    }
 
-    def intra(metric: Callable[[Tensor, Tensor], float]) -> float | None:
+
+class Reference:
+    """The real images' features, computed once, against which sets of samples are measured."""
+
+    def __init__(self, data: Dataset, judge: Features, show_progress: bool = False) -> None:
+        self.judge = judge
+        self.real = extractors.reference(judge, data, show_progress)
+        self.balls = Balls(self.real, NEIGHBOURS) if len(self.real) > NEIGHBOURS else None
+        known = data.y != UNLABELED
+        self.known, self.y = self.real[known], data.y[known]
+
+    def intra_fid(self, samples: Samples) -> float | None:
+        return self._intra(metrics.fid, self.judge.embed(samples.x), samples.y)
+
+    def measure(
+        self, samples: Samples, intervals: bool = False
+    ) -> tuple[dict[str, float | None], dict[str, list[float] | None] | None]:
+        """The metrics of one set of samples, and their 95 % intervals; None where the data cannot support one."""
+        fake = self.judge.embed(samples.x)
+        probabilities = None if self.judge.classify is None else self.judge.classify(samples.x)
+
+        def of(chosen: Tensor) -> dict[str, float | None]:
+            wanted = None if probabilities is None else probabilities[chosen]
+            return self._values(fake[chosen], samples.y[chosen], wanted)
+
+        values = of(torch.ones(len(fake), dtype=torch.bool))
+        return values, interval.jackknife(of, values, len(fake)) if intervals else None
+
+    def _values(self, fake: Tensor, y: Tensor, probabilities: Tensor | None) -> dict[str, float | None]:
+        inside: tuple[float | None, float | None] = (None, None)
+        if self.balls is not None:
+            inside = self.balls.density_coverage(fake)
+        return {
+            "intra_fid": self._intra(metrics.fid, fake, y),
+            "fid": metrics.fid(self.real, fake),
+            "kid": metrics.kid(self.real, fake),
+            "density": inside[0],
+            "coverage": inside[1],
+            "intra_density": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[0], fake, y),
+            "intra_coverage": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[1], fake, y),
+            "inception_score": None if probabilities is None else metrics.inception_score(probabilities, splits=1)[0],
+            "accuracy": None if probabilities is None else metrics.generation_accuracy(probabilities, y),
+        }
+
+    def _intra(self, metric: Callable[[Tensor, Tensor], float], fake: Tensor, y: Tensor) -> float | None:
         try:
-            return metrics.per_class(metric, *sets)
+            return metrics.per_class(metric, self.known, self.y, fake, y)
         except SelfcalError:  # too few labelled images to know a class's distribution
             return None
-
-    wanted = None if judge.classify is None else metrics.generation_accuracy(judge.classify(samples.x), samples.y)
-    return {
-        "intra_fid": intra(metrics.fid),
-        "fid": metrics.fid(real, fake),
-        "density": density,
-        "coverage": coverage,
-        "intra_density": intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[0]),
-        "intra_coverage": intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[1]),
-        "accuracy": wanted,
-    }
 
 
 def guide_split(run: Run) -> tuple[Tensor, Tensor, str]:

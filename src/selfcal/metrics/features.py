@@ -6,15 +6,20 @@ Every result names its extractor and its hash, since numbers from different ones
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from selfcal.data import Dataset
 from selfcal.errors import SelfcalError, unknown
 from selfcal.metrics import judge
+from selfcal.metrics.judge import cache_folder
+from selfcal.progress import bar
 
 BATCH = 500
 ENOUGH = 50  # labels per class for which a judge trained on them is worth believing
@@ -63,6 +68,29 @@ def find(name: str, data: Dataset) -> Features:
     if name not in EXTRACTORS:
         raise unknown("feature extractor", name, EXTRACTORS)
     return EXTRACTORS[name](data)
+
+
+def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Tensor:
+    """The training images' features, kept in the user's cache under the hashes of both."""
+    if judge.classify is None:  # the numbers themselves need no cache
+        return judge.embed(data.x)
+    file = cache_folder() / f"features-{judge.sha256[:16]}-{data.sha256[:16]}.safetensors"
+    if file.exists():
+        try:
+            return load_file(file)["features"]
+        except SafetensorError:
+            file.unlink()  # a half-written or foreign file: make it again
+    with bar(f"features of {data.name}", len(data.x), show=show_progress) as tick:
+        parts = []
+        for part in data.x.split(BATCH):
+            parts.append(judge.embed(part))
+            tick(len(part), "")
+    features = torch.cat(parts)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    save_file({"features": features}, beside)
+    beside.rename(file)
+    return features
 
 
 def _batched(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

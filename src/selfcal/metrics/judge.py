@@ -41,13 +41,17 @@ class Judge(nn.Module):
         return self.head(self.trunk(x))
 
 
+def cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "selfcal"
+
+
 def bundled(channels: int, classes: int, height: int) -> tuple[Judge, str]:
     return _read(Judge(channels, classes, height), BUNDLED), file_sha256(BUNDLED)
 
 
 def trained_on(data: Dataset) -> tuple[Judge, str]:
     """The judge of this data set, trained once and kept in the user's cache under the data's hash."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "selfcal"
+    cache = cache_folder()
     file = cache / f"judge-{data.sha256[:32]}.safetensors"
     judge = Judge(data.shape[0], len(data.classes), data.shape[1])
     if not file.exists():

@@ -10,6 +10,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
+from selfcal.metrics import check_comparable
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
 from selfcal.report.pictures import data_uri, grid
 
@@ -19,6 +20,7 @@ TITLES = {"cg": "CG: plain classifier guidance", "cg-sc-all": "CG-SC-all: self-c
 def write_page(out: Path) -> Path:
     """report.html from results.json, guides.json and pictures.npz."""
     results = json.loads((out / "results.json").read_text("utf-8"))
+    check_comparable(results)
     extra = json.loads((out / "guides.json").read_text("utf-8"))
     with np.load(out / "pictures.npz", allow_pickle=False) as archive:
         pictures = {name: archive[name] for name in archive.files}

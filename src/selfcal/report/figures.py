@@ -59,6 +59,29 @@ def metric_over_scale(results: Iterable[Mapping[str, Any]], metric: str, label: 
     return svg(figure)
 
 
+def guidance_curve(results: Iterable[Mapping[str, Any]]) -> str:
+    """Density against coverage, and intra-FID, over λ: what more guidance buys and what it costs."""
+    results = list(results)
+    figure, (left, right) = panel(2)
+    best = next(r for r in results if r["chosen"])
+    left.plot([r["coverage"] for r in results], [r["density"] for r in results], "o-", ms=4, color=OTHERS[0])
+    left.plot(best["coverage"], best["density"], "*", ms=14, color=OTHERS[0])
+    for r in results:
+        left.annotate(f"{r['scale']:g}", (r["coverage"], r["density"]), xytext=(4, 4), textcoords="offset points")
+    left.set_xlabel("coverage")
+    left.set_ylabel("density")
+    known = [r for r in results if r["intra_fid"] is not None]
+    right.plot(
+        [r["scale"] for r in known], [r["intra_fid"] for r in known], "o-", ms=4, color=OTHERS[0], label="reported"
+    )
+    chosen_on = [r["selection_intra_fid"] for r in known]
+    right.plot([r["scale"] for r in known], chosen_on, "x:", color=COLOURS["cg"], label="samples λ was chosen on")
+    right.set_xlabel("guidance scale λ")
+    right.set_ylabel("intra-FID")
+    right.legend(frameon=False)
+    return svg(figure)
+
+
 def guide_over_sigma(guides: Mapping[str, list[Mapping[str, float]]]) -> str:
     """Accuracy and calibration error of each guide against the noise level."""
     figure, (left, right) = panel(2)
