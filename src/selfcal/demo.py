@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from selfcal.checkpoint import write_json
 from selfcal.errors import SelfcalError
 from selfcal.fitting import train
 from selfcal.methods import CLASSIFIER_SCALES
+from selfcal.metrics import features
 from selfcal.report.demo_page import write_page
 from selfcal.run import Run
 from selfcal.sampling import Samples
@@ -63,6 +65,7 @@ def demo(
         guides[method] = report["guide"]
         best = next(r["scale"] for r in report["results"] if r["chosen"])
         pictures[method] = first_of_each_class(kept[best].x.numpy(), kept[best].y.numpy())
+        pictures[f"{method} missed"] = missed(run, pictures[method])
         real, labelled = pictures_of_data(run)
     write_json(out / "results.json", results)
     write_json(out / "guides.json", {"guides": guides, "seconds": round(time.monotonic() - began)})
@@ -79,6 +82,16 @@ def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = PER_CLASS_SHO
         blank = np.full((count - len(mine), *x.shape[1:]), -1, dtype=x.dtype)
         rows.append(np.concatenate([mine, blank]))
     return np.stack(rows)
+
+
+def missed(run: Run, shown: np.ndarray) -> np.ndarray:
+    """(K, count): does the judge see another class than the row's?"""
+    judge = features.find("auto", run.data)
+    assert judge.classify is not None, "digits have a bundled judge"
+    flat = torch.as_tensor(shown.reshape(-1, *shown.shape[2:]))
+    seen = judge.classify(flat).argmax(-1).reshape(shown.shape[:2])
+    wrong: np.ndarray = (seen != torch.arange(len(shown))[:, None]).numpy()
+    return wrong
 
 
 def pictures_of_data(run: Run) -> tuple[np.ndarray, np.ndarray]:

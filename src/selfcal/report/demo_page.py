@@ -14,7 +14,7 @@ from selfcal.metrics import check_comparable
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
 from selfcal.report.pictures import data_uri, grid
 
-TITLES = {"cg": "CG: plain classifier guidance", "cg-sc-all": "CG-SC-all: self-calibrated guidance"}
+TITLES = {"cg": "CG, plain guidance", "cg-sc-all": "CG-SC-all, self-calibrated"}
 
 
 def write_page(out: Path) -> Path:
@@ -34,7 +34,11 @@ def write_page(out: Path) -> Path:
         titles=TITLES,
         ratio=best["cg-sc-all"]["intra_fid"] / best["cg"]["intra_fid"],
         sentences=what_one_sees(best, extra["guides"]),
-        pictures={name: data_uri(grid(images)) for name, images in pictures.items()},
+        pictures={
+            "real": data_uri(grid(pictures["real"])),
+            "labelled": data_uri(grid(pictures["labelled"].swapaxes(0, 1))),
+            **{m: data_uri(grid(pictures[m], marked=pictures[f"{m} missed"])) for m in best},
+        },
         labelled=first_labelled(pictures["labelled"]),
         intra_fid=metric_over_scale(results, "intra_fid", "intra-FID (lower is better)"),
         accuracy=metric_over_scale(results, "accuracy", "generation accuracy"),

@@ -10,19 +10,26 @@ from PIL import Image
 
 from selfcal.sampling import Samples
 
+RED = (214, 40, 40)
 
-def grid(images: np.ndarray, enlarge: int = 4, gap: int = 2) -> Image.Image:
-    """(rows, columns, C, H, W) in [−1, 1] -> one picture, pixels enlarged without smoothing."""
-    rows, columns, channels, height, width = images.shape
+
+def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray | None = None) -> Image.Image:
+    """(rows, columns, C, H, W) in [−1, 1] -> one picture, pixels enlarged without smoothing.
+
+    marked (rows, columns): images that get a red frame.
+    """
+    rows, columns, _, height, width = images.shape
     pixels = ((np.clip(images, -1, 1) + 1) * 127.5).round().astype(np.uint8)
     pixels = pixels.repeat(enlarge, -1).repeat(enlarge, -2)
     height, width = height * enlarge + gap, width * enlarge + gap
-    canvas = np.full((rows * height + gap, columns * width + gap, channels), 255, dtype=np.uint8)
+    canvas = np.full((rows * height + gap, columns * width + gap, 3), 255, dtype=np.uint8)
     for r in range(rows):
         for c in range(columns):
             top, left = gap + r * height, gap + c * width
+            if marked is not None and marked[r, c]:
+                canvas[top - gap : top + height, left - gap : left + width] = RED
             canvas[top : top + height - gap, left : left + width - gap] = pixels[r, c].transpose(1, 2, 0)
-    return Image.fromarray(canvas[..., 0] if channels == 1 else canvas)
+    return Image.fromarray(canvas)
 
 
 def sample_grid(samples: Samples, most: int = 16) -> Image.Image:
