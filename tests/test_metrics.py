@@ -271,3 +271,12 @@ def test_reference_features_are_cached_by_content():
     assert torch.equal(first, extractors.reference(judge, data))
     file.write_bytes(b"damaged")
     assert torch.equal(first, extractors.reference(judge, data))
+
+
+def test_fid_of_degenerate_features():
+    """Every column twice doubles the distance; a constant column adds nothing; a matrix root would be singular."""
+    torch.manual_seed(0)
+    real, fake = torch.randn(80, 6), torch.randn(60, 6) + 0.5
+    assert fid(real.repeat(1, 2), fake.repeat(1, 2)) == pytest.approx(2 * fid(real, fake), rel=1e-6)
+    padded = [torch.cat([x, torch.full((len(x), 3), 7.0)], 1) for x in (real, fake)]
+    assert fid(*padded) == pytest.approx(fid(real, fake), rel=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -43,10 +43,11 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0, steps: int | None = No
         Samples per guidance scale.
     """
     from selfcal.demo import demo as run_demo
+    from selfcal.report.tables import print_results
 
     page = run_demo(out, seed=seed, steps=steps, count=count, show_progress=True)
     results = json.loads((out / "results.json").read_text("utf-8"))
-    print_results([r for r in results if r["chosen"]], "at the chosen λ")
+    print_results(out_console, [r for r in results if r["chosen"]], "at the chosen λ")
     out_console.print(f"Open {page} in a browser.", soft_wrap=True)
 
 
@@ -253,6 +254,7 @@ def evaluate(
     seed
         Of the samples.
     """
+    from selfcal.report.tables import print_results
     from selfcal.run import load
 
     opened = load(run)
@@ -273,7 +275,7 @@ def evaluate(
 
         out_console.print(f"{run} diverged: {divergence_in_words(report['diverged'])}", soft_wrap=True, highlight=False)
         return
-    print_results(report["results"], str(run))
+    print_results(out_console, report["results"], str(run))
     if report["guide"]:
         clean = report["guide"][0]
         out_console.print(
@@ -303,6 +305,7 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     json_
         Print everything as JSON.
     """
+    from selfcal.report.tables import print_results
     from selfcal.run import load
 
     about = load(run).describe()
@@ -326,48 +329,7 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)
     if about["metrics"] and about["metrics"]["results"]:
-        print_results(about["metrics"]["results"], "metrics.json")
-
-
-def print_results(results: list[dict[str, Any]], title: str) -> None:
-    """A table of results measured alike; those that were not are refused."""
-    from selfcal.metrics import check_comparable
-
-    check_comparable(results)
-    columns = (
-        "intra_fid",
-        "fid",
-        "density",
-        "coverage",
-        "intra_density",
-        "intra_coverage",
-        "accuracy",
-        "ece",
-    )
-    heads = ("intra\nFID", "\nFID", "\nden", "\ncov", "intra\nden", "intra\ncov", "gen.\nacc", "guide\nECE")
-    table = Table("\nmethod", "\nλ", title=escape(title), box=None, padding=(0, 1))
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for r in results:
-        cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in columns]
-        cells[0] += spread_of(r)
-        mark = " *" if r["chosen"] and len(results) > 1 else ""
-        table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
-    out_console.print(table)
-    r = results[0]
-    out_console.print(
-        f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
-        f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}"
-        + (", ±: 95 % interval" if r["intervals"] else "")
-        + ("; fewer than 2048 samples: distances are biased upwards" if r["biased"] else ""),
-        highlight=False,
-    )
-
-
-def spread_of(result: dict[str, Any]) -> str:
-    """±half of the interval of the intra-FID, where there is one."""
-    found = (result["intervals"] or {}).get("intra_fid")
-    return "" if found is None else f" ±{(found[1] - found[0]) / 2:.1f}"
+        print_results(out_console, about["metrics"]["results"], "metrics.json")
 
 
 def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:

@@ -1,0 +1,50 @@
+"""Results as tables on the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from selfcal.metrics import check_comparable
+
+COLUMNS = {  # key of a result: its head
+    "intra_fid": "intra\nFID",
+    "fid": "\nFID",
+    "density": "\nden",
+    "coverage": "\ncov",
+    "intra_density": "intra\nden",
+    "intra_coverage": "intra\ncov",
+    "accuracy": "gen.\nacc",
+    "ece": "guide\nECE",
+}
+
+
+def print_results(console: Console, results: list[dict[str, Any]], title: str) -> None:
+    """A row per result, if all were measured alike; what they mean below. * marks the chosen λ."""
+    check_comparable(results)
+    table = Table("\nmethod", "\nλ", title=escape(title), box=None, padding=(0, 1))
+    for head in COLUMNS.values():
+        table.add_column(head, justify="right", no_wrap=True)
+    for r in results:
+        cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in COLUMNS]
+        cells[0] += reach(r)
+        mark = " *" if r["chosen"] and len(results) > 1 else ""
+        table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
+    console.print(table)
+    r = results[0]
+    console.print(
+        f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
+        f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}"
+        + (", ±: 95 % interval" if r["intervals"] else "")
+        + ("; fewer than 2048 samples: distances are biased upwards" if r["biased"] else ""),
+        highlight=False,
+    )
+
+
+def reach(result: dict[str, Any]) -> str:
+    """±half of the interval of the intra-FID, where there is one."""
+    found = (result["intervals"] or {}).get("intra_fid")
+    return "" if found is None else f" ±{(found[1] - found[0]) / 2:.1f}"
