@@ -280,3 +280,21 @@ def test_fid_of_degenerate_features():
     assert fid(real.repeat(1, 2), fake.repeat(1, 2)) == pytest.approx(2 * fid(real, fake), rel=1e-6)
     padded = [torch.cat([x, torch.full((len(x), 3), 7.0)], 1) for x in (real, fake)]
     assert fid(*padded) == pytest.approx(fid(real, fake), rel=1e-6)
+
+
+def test_a_judge_is_trained_once_for_other_images(monkeypatch):
+    """Two kinds of stripes: easy to tell apart, and the second call reads the first one's file."""
+    from selfcal.data.dataset import Dataset, no_test
+    from selfcal.metrics import judge as judging
+
+    monkeypatch.setattr(judging, "STEPS", 60)
+    y = torch.arange(120) % 2
+    x = 0.3 * torch.randn(120, 1, 8, 8)
+    x[y == 0, :, ::2] += 0.5
+    x[y == 1, :, :, ::2] += 0.5
+    data = Dataset("stripes", x, y, ("a", "b"), tuple(map(str, range(120))), *no_test(x))
+    first = extractors.find("auto", data)
+    assert first.name == "stripes-cnn"
+    assert generation_accuracy(first.classify(x), y) > 0.95
+    monkeypatch.setattr(judging, "fit", None)
+    assert extractors.find("auto", data).sha256 == first.sha256

@@ -62,7 +62,7 @@ def evaluate(
         count = max(2, min(MOST, len(run.data.x)) // classes) * classes
     if count < 2 * classes:
         raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
-    judge = extractors.find(features, run.data)
+    judge = extractors.find(features, run.data, show_progress)
     reference = Reference(run.data, judge, show_progress)
     guide_quality = guide_by_sigma(run)
     about = provenance(run, judge, count)

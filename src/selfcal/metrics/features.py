@@ -35,13 +35,13 @@ class Features:
     classify: Callable[[Tensor], Tensor] | None = None
 
 
-def identity(data: Dataset) -> Features:
+def identity(data: Dataset, show_progress: bool = False) -> Features:
     """The numbers themselves: right for points, weak but honest for images."""
     name = "pixels" if data.is_image else "points"
     return Features(name, hashlib.sha256(name.encode()).hexdigest(), lambda x: x.flatten(1))
 
 
-def cnn(data: Dataset) -> Features:
+def cnn(data: Dataset, show_progress: bool = False) -> Features:
     """A small CNN trained on all labels; for digits the bundled one."""
     if not data.is_image:
         raise SelfcalError("the cnn features are for images; for points use --features identity")
@@ -49,25 +49,26 @@ def cnn(data: Dataset) -> Features:
         net, sha256 = judge.bundled(data.shape[0], len(data.classes), data.shape[1])
         name = "digits-cnn"
     else:
-        net, sha256 = judge.trained_on(data)
+        net, sha256 = judge.trained_on(data, show_progress)
         name = f"{data.name}-cnn"
     net.requires_grad_(False)
     return Features(name, sha256, _batched(net.trunk), _batched(lambda x: net(x).softmax(-1)))
 
 
-def automatic(data: Dataset) -> Features:
+def automatic(data: Dataset, show_progress: bool = False) -> Features:
     """cnn where labels abound, otherwise the numbers themselves."""
     counts = torch.bincount(data.y[data.y >= 0], minlength=max(1, len(data.classes)))
-    return cnn(data) if data.is_image and int(counts.min()) >= ENOUGH else identity(data)
+    chosen = cnn if data.is_image and int(counts.min()) >= ENOUGH else identity
+    return chosen(data, show_progress)
 
 
-EXTRACTORS: dict[str, Callable[[Dataset], Features]] = {"auto": automatic, "cnn": cnn, "identity": identity}
+EXTRACTORS: dict[str, Callable[[Dataset, bool], Features]] = {"auto": automatic, "cnn": cnn, "identity": identity}
 
 
-def find(name: str, data: Dataset) -> Features:
+def find(name: str, data: Dataset, show_progress: bool = False) -> Features:
     if name not in EXTRACTORS:
         raise unknown("feature extractor", name, EXTRACTORS)
-    return EXTRACTORS[name](data)
+    return EXTRACTORS[name](data, show_progress)
 
 
 def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from selfcal.checkpoint import file_sha256
 from selfcal.data import UNLABELED, Dataset, load_data
+from selfcal.progress import bar
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128
@@ -49,22 +50,23 @@ def bundled(channels: int, classes: int, height: int) -> tuple[Judge, str]:
     return _read(Judge(channels, classes, height), BUNDLED), file_sha256(BUNDLED)
 
 
-def trained_on(data: Dataset) -> tuple[Judge, str]:
+def trained_on(data: Dataset, show_progress: bool = False) -> tuple[Judge, str]:
     """The judge of this data set, trained once and kept in the user's cache under the data's hash."""
     cache = cache_folder()
     file = cache / f"judge-{data.sha256[:32]}.safetensors"
     judge = Judge(data.shape[0], len(data.classes), data.shape[1])
     if not file.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        _write(fit(judge, data), file)
+        _write(fit(judge, data, show_progress), file)
     return _read(judge, file), file_sha256(file)
 
 
-def fit(judge: Judge, data: Dataset) -> Judge:
+def fit(judge: Judge, data: Dataset, show_progress: bool = False) -> Judge:
     """Adam with linear decay on slightly noisy images; leaves the caller's random state alone."""
     known = data.y != UNLABELED
     x, y = data.x[known], data.y[known]
-    with torch.random.fork_rng(devices=[]):
+    title = f"training the judge of {data.name}"
+    with torch.random.fork_rng(devices=[]), bar(title, STEPS, show=show_progress) as tick:
         torch.manual_seed(0)
         for module in judge.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
@@ -77,6 +79,7 @@ def fit(judge: Judge, data: Dataset) -> Judge:
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
+            tick(1, "")
     return judge.eval()
 
 
