@@ -15,9 +15,10 @@ from torch import Tensor
 from selfcal.errors import SelfcalError
 from selfcal.metrics.fid import check_features
 
-ROWS = 512
+ROWS = 1024
+COLUMNS = 2048
 SPARE = 8  # candidates beyond the k-th neighbour, for near-ties
-PAIRS = 2**14  # pairs decided exactly at a time
+PAIRS = 2**12  # pairs decided exactly at a time
 
 
 def density_coverage(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, float]:
@@ -42,9 +43,9 @@ class Balls:
         if len(points) <= k:
             raise SelfcalError(f"{len(points)} {name} examples are too few for k = {k} neighbours; {k + 1} are needed")
         self.k = k
-        self.points = points.double()
+        self.points = points
         # Distances do not change when everything is shifted, rounding errors shrink.
-        self.origin = self.points.mean(0)
+        self.origin = points.mean(0, dtype=torch.float64)
         self.squared_radius = torch.cat([self._radii(start) for start in range(0, len(points), ROWS)])
 
     def density_coverage(self, others: Tensor) -> tuple[float, float]:
@@ -63,15 +64,15 @@ class Balls:
 
     def _inside(self, others: Tensor) -> Iterator[Tensor]:
         """Blocks (rows, others) of: does other j lie in the ball of point i?"""
-        others = others.double()
         for start in range(0, len(self.points), ROWS):
             rows = self.points[start : start + ROWS]
             radius = self.squared_radius[start : start + ROWS, None]
             squared, error = squared_distances(rows, others, self.origin)
-            inside = squared < radius
-            i, j = ((squared - radius).abs() <= error).nonzero(as_tuple=True)
+            beyond = squared.sub_(radius)
+            inside = beyond < 0
+            i, j = (beyond.abs_() <= error).nonzero(as_tuple=True)
             for a, b in zip(i.split(PAIRS), j.split(PAIRS), strict=True):
-                inside[a, b] = (rows[a] - others[b]).square().sum(-1) < radius[a, 0]
+                inside[a, b] = exact_squared(rows[a], others[b]) < radius[a, 0]
             yield inside
 
     def _radii(self, start: int) -> Tensor:
@@ -84,21 +85,35 @@ class Balls:
         near, index = squared.topk(wide, dim=1, largest=False)
         radius = torch.empty(len(rows), dtype=torch.float64)
         for part in me.split(max(1, PAIRS // wide)):
-            exact = (rows[part, None] - self.points[index[part]]).square().sum(-1)
+            exact = exact_squared(rows[part, None], self.points[index[part]])
             radius[part] = exact.kthvalue(self.k, dim=1).values
         # Where even the last candidate could be as near as the k-th, ties go on beyond the list.
         unsure = (near[:, -1] - near[:, self.k - 1] <= 2 * error[:, 0]) & (wide < len(self.points) - 1)
         for r in unsure.nonzero()[:, 0].tolist():
-            exact = (rows[r] - self.points).square().sum(-1)
+            exact = exact_squared(rows[r], self.points)
             exact[r + start] = torch.inf
             radius[r] = exact.kthvalue(self.k).values
         return radius
 
 
-def squared_distances(a: Tensor, b: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
-    """‖a_i − b_j‖² as ‖a‖² + ‖b‖² − 2 a·b, and a bound (rows, 1) on its rounding error."""
-    a, b = a - origin, b - origin
-    aa, bb = a.square().sum(-1)[:, None], b.square().sum(-1)
-    squared = torch.addmm(aa + bb, a, b.T, alpha=-2)
-    error = 4 * a.shape[1] * torch.finfo(torch.float64).eps * (aa + bb.max())
+def exact_squared(a: Tensor, b: Tensor) -> Tensor:
+    """‖a − b‖² by differences: equal pairs of points give equal numbers, whatever stands around them."""
+    return (a.double() - b.double()).square().sum(-1)
+
+
+def squared_distances(rows: Tensor, others: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+    """‖a − b‖² = ‖a‖² + ‖b‖² − 2 a·b (rows, others), and a bound (rows, 1) on its rounding error.
+
+    Others are taken block by block, so that no whole copy of them in float64 is ever held.
+    """
+    a = rows.double() - origin
+    aa = a.square().sum(-1)[:, None]
+    squared = torch.empty(len(rows), len(others), dtype=torch.float64)
+    largest = aa.new_zeros(())
+    for start in range(0, len(others), COLUMNS):
+        b = others[start : start + COLUMNS].double() - origin
+        bb = b.square().sum(-1)
+        squared[:, start : start + COLUMNS] = torch.addmm(aa + bb, a, b.T, alpha=-2)
+        largest = torch.maximum(largest, bb.max())
+    error = 4 * a.shape[1] * torch.finfo(torch.float64).eps * (aa + largest)
     return squared, error
