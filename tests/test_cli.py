@@ -275,3 +275,97 @@ def test_folder_of_images_end_to_end(capsys, tmp_path):
     assert result["intra_density"] is None, "three images per class cannot support k = 5"
     assert result["accuracy"] is None
     assert result["fid"] > 0
+
+
+def test_what_a_newcomer_stumbled_over(capsys, digits_run, tmp_path):
+    run, file = digits_run.path, tmp_path / "notes.txt"
+    file.write_text("mine")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.png").write_text("mine")
+    (tmp_path / "text.npz").write_text("hi")
+    np.savez(tmp_path / "zero_one.npz", x=np.random.default_rng(0).random((6, 4, 4)), y=np.arange(6) % 2)
+    np.savez(tmp_path / "one_class.npz", x=np.zeros((6, 2)), y=np.zeros(6, dtype=int))
+    for arguments, message in [
+        (("sample", run, "--scale", "nan"), "at least 0 is needed"),
+        (("sample", run, "--scale", "-1"), "at least 0 is needed"),
+        (("evaluate", run, "--scales", "nan"), "--scales nan"),
+        (("sample", run, "--out", file), "is a file, not a folder"),
+        (("sample", run, "--out", file / "x"), "is a file, not a folder"),
+        (("sample", run, "--out", file / "x.npz"), "is a file, not a folder"),
+        (("sample", run, "--out", tmp_path / "full"), "is not empty"),
+        (("sample", run, "--classes", ""), "unknown class ''"),
+        (("train", "", "--out", tmp_path / "r"), "no data is named"),
+        (("train", tmp_path / "gone", "--out", tmp_path / "r"), "does not exist"),
+        (("train", tmp_path / "text.npz", "--out", tmp_path / "r"), "it is not one"),
+        (
+            ("train", tmp_path / "zero_one.npz", "--labels", "1/class", "--out", tmp_path / "r"),
+            "as if it spanned [0, 1]",
+        ),
+        (("train", tmp_path / "one_class.npz", "--labels", "1/class", "--out", tmp_path / "r"), "at least two"),
+        (("train", "digits", "--set", "noise.sigma_min=100", "--out", tmp_path / "r"), "must be larger"),
+    ]:
+        code, _, err = typed(capsys, *arguments)
+        assert code == 2, arguments
+        assert message in " ".join(err.split()), (arguments, err)
+        assert "{" not in err
+    assert not (tmp_path / "r").exists()
+    assert file.read_text() == "mine"
+
+
+def test_samples_of_a_run_replace_the_last_ones(capsys, digits_run):
+    for count in (20, 2):
+        assert typed(capsys, "sample", digits_run.path, "--count", count, "--steps", "2")[0] == 0
+    assert len(list((digits_run.path / "samples").glob("*/*.png"))) == 2
+    import shutil
+
+    shutil.rmtree(digits_run.path / "samples")
+
+
+def test_divergence_does_not_let_a_script_go_on(capsys, tmp_path):
+    code, out, _ = typed(capsys, "train", "moons", "--set", "score.lr=1e9", "--steps", "60", "--out", tmp_path / "r")
+    assert code == 3
+    assert "diverged: the score network at step" in " ".join(out.split())
+    code, out, _ = typed(capsys, "evaluate", tmp_path / "r")
+    assert "diverged" in out
+    assert json.loads((tmp_path / "r" / "metrics.json").read_text())["diverged"]
+
+
+def test_a_reader_that_has_seen_enough(digits_run):
+    command = f"{sys.executable} -m selfcal.cli show {digits_run.path} --json | head -c 10"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("{")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path):
+    import signal
+    import time
+
+    arguments = ["train", "moons", "--steps", "100000", "--out", str(tmp_path / "r")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "selfcal.cli", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(300):
+        time.sleep(0.2)
+        if (tmp_path / "r" / "log.jsonl").exists():
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command continues" in err
+
+
+def test_unusual_files_in_a_folder(capsys, tmp_path):
+    """Hidden files are passed over; a header with spaces is understood; a comma in a class's name is found."""
+    for name in ("x,a", "b"):
+        (tmp_path / "d" / name).mkdir(parents=True)
+        Image.new("L", (4, 4)).save(tmp_path / "d" / name / "0.png")
+        (tmp_path / "d" / name / "._0.png").write_bytes(b"macOS")
+    (tmp_path / "l.csv").write_text('file, label\r\n"x,a/0.png", "x,a"\r\nb/0.png, b\r\n')
+    out = tmp_path / "r"
+    assert (
+        typed(capsys, "train", tmp_path / "d", "--labels", tmp_path / "l.csv", "--steps", "2", "--out", out, *QUICK)[0]
+        == 0
+    )
+    assert typed(capsys, "sample", out, "--classes", "x,a", "--count", "2", "--steps", "2")[0] == 0
+    assert len(list((out / "samples" / "x,a").glob("*.png"))) == 2

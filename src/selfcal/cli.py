@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +21,7 @@ app = App(
     name="selfcal",
     help="Class-conditional image generation when only a few images are labelled.",
     version=__version__,
+    suppress_keyboard_interrupt=False,
 )
 out_console = Console()
 problem_console = Console(stderr=True)
@@ -126,7 +129,7 @@ def train(
         from selfcal.run import divergence_in_words
 
         out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
-        return
+        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
     for stage, labels_given in (run.pseudo_labels or {}).items():
         right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
         out_console.print(
@@ -190,11 +193,9 @@ def sample(
     opened = load(run)
     target = out or opened.path / "samples"
     picture = target.with_suffix(".png") if target.suffix == ".npz" else target / "grid.png"
-    for file in [target] if target.suffix == ".npz" else []:
-        if file.is_dir():
-            raise SelfcalError(f"{file} is a folder; give --out another name")
+    check_free(target, ours=out is None)
     made = opened.sample(
-        classes=[c.strip() for c in classes.split(",")] if classes else None,
+        classes=None if classes is None else opened.classes_named(classes),
         count=count,
         scale=scale,
         sampler=sampler,
@@ -204,6 +205,8 @@ def sample(
         show_progress=True,
         **numbers(option),
     )
+    if out is None:
+        shutil.rmtree(target, ignore_errors=True)  # the run's own folder: the newest samples replace the last
     made.save(target)
     shown = ""
     if made.x.ndim == 4:
@@ -279,7 +282,7 @@ def evaluate(
     if report["guide"]:
         clean = report["guide"][0]
         out_console.print(
-            f"guide on clean images ({report['guide_split']}): accuracy {clean['accuracy']:.3f}, "
+            f"guide at σ_min ({report['guide_split']}): accuracy {clean['accuracy']:.3f}, "
             f"calibration error {clean['ece']:.3f}",
             highlight=False,
         )
@@ -332,10 +335,22 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
         print_results(out_console, about["metrics"]["results"], "metrics.json")
 
 
+def check_free(target: Path, ours: bool) -> None:
+    """Before the work: can the samples be written there without mixing with other files?"""
+    if target.suffix == ".npz" and target.is_dir():
+        raise SelfcalError(f"{target} is a folder; give --out another name")
+    if target.suffix != ".npz" and not ours and target.is_dir() and any(target.iterdir()):
+        raise SelfcalError(f"the folder {target} is not empty; give --out another name")
+    for parent in [target, *target.parents] if target.suffix != ".npz" else target.parents:
+        if parent.is_file():
+            raise SelfcalError(f"{parent} is a file, not a folder; give --out another name")
+
+
 def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:
     if text is None:
         return None
-    return list(paper) if text == "paper" else [number(s, "--scales") for s in text.split(",")]
+    asked = list(paper) if text == "paper" else [number(s, "--scales") for s in text.split(",")]
+    return list(dict.fromkeys(asked))
 
 
 def number(text: str, where: str) -> float:
@@ -362,6 +377,15 @@ def main(arguments: list[str] | None = None) -> None:
         app(arguments, exit_on_error=False, print_error=False)
     except (SelfcalError, CycloptsError) as error:
         problem_console.print(f"[bold red]selfcal:[/] {escape(' '.join(str(error).split()))}", soft_wrap=True)
+        sys.exit(2)
+    except BrokenPipeError:  # `selfcal show … | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        problem_console.print(
+            f"[bold red]selfcal:[/] {escape(str(error.strerror or error))}:{escape(where)}", soft_wrap=True
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         problem_console.print("interrupted; the same command continues")

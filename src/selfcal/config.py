@@ -121,7 +121,8 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
     except ValidationError as error:
         problem = error.errors()[0]
         key = ".".join(str(part) for part in problem["loc"])
-        raise SelfcalError(f"setting {key} = {problem['input']!r}: {problem['msg'].lower()}") from None
+        value = "" if isinstance(problem["input"], dict) else f" = {problem['input']!r}"
+        raise SelfcalError(f"setting {key}{value}: {problem['msg'].removeprefix('Value error, ').lower()}") from None
 
 
 def keys() -> dict[str, Any]:

@@ -15,4 +15,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> SelfcalError:
     known = sorted(known)
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return SelfcalError(f"unknown {kind} {name!r}; {hint}known: {', '.join(known)}")
+    listed = f"known: {', '.join(known)}" if len(known) <= 20 or not near else ""
+    return SelfcalError(f"unknown {kind} {name!r}; {hint}{listed}".strip())

@@ -26,6 +26,7 @@ from selfcal.run import Run
 from selfcal.sampling import Samples
 
 NEIGHBOURS = 5
+LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported
 MOST = 5000  # samples, unless the user asks for more
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
 REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
@@ -55,7 +56,7 @@ def evaluate(
         write_json(run.path / "metrics.json", report)
         return report
     scales = (run.method.scale,) if scales is None else scales
-    if not scales or any(s < 0 for s in scales):
+    if not scales or not all(0 <= s < float("inf") for s in scales):
         raise SelfcalError(f"--scales {', '.join(map(str, scales))}: one or several numbers of at least 0 are needed")
     classes = len(run.classes)
     if count is None:
@@ -101,7 +102,7 @@ def evaluate(
     report = {
         "results": results,
         "guide": guide_quality,
-        "guide_split": guide_split(run)[2],
+        "guide_split": guide_split(run)[2] if guide_quality else None,
         "pseudo_labels": run.pseudo_labels,
         "diverged": None,
     }
@@ -120,6 +121,7 @@ def provenance(run: Run, judge: Features, count: int) -> dict[str, Any]:
         "reference": "train",
         "reference_examples": len(run.data.x),
         "reference_sha256": run.data.sha256,
+        "reference_per_class": run.data.fewest_per_class,
     }
 
 
@@ -132,6 +134,7 @@ class Reference:
         self.balls = Balls(self.real, NEIGHBOURS) if len(self.real) > NEIGHBOURS else None
         known = data.y != UNLABELED
         self.known, self.y = self.real[known], data.y[known]
+        self.classes_are_known = data.fewest_per_class >= LEAST
 
     def intra_fid(self, samples: Samples) -> float | None:
         return self._intra(metrics.fid, self.judge.embed(samples.x), samples.y)
@@ -167,10 +170,8 @@ class Reference:
         }
 
     def _intra(self, metric: Callable[[Tensor, Tensor], float], fake: Tensor, y: Tensor) -> float | None:
-        try:
-            return metrics.per_class(metric, self.known, self.y, fake, y)
-        except SelfcalError:  # too few labelled images to know a class's distribution
-            return None
+        """None where too few images are known to be of a class to tell how it is distributed."""
+        return metrics.per_class(metric, self.known, self.y, fake, y) if self.classes_are_known else None
 
 
 def guide_split(run: Run) -> tuple[Tensor, Tensor, str]:

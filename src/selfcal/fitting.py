@@ -237,9 +237,8 @@ def claim(out: Path, config: dict[str, Any], accelerator: Accelerator) -> runs.R
         there = runs.load(out).config
         differing = sorted(set(differences(there, config)) - {"selfcal", "data.source", "labels"})
         if differing:
-            raise SelfcalError(
-                f"{out} holds another run; it differs in {', '.join(differing)}. Choose another --out, or remove it"
-            )
+            named = ", ".join(differing[:6]) + (f" and {len(differing) - 6} more" if len(differing) > 6 else "")
+            raise SelfcalError(f"{out} holds another run; it differs in {named}. Choose another --out, or remove it")
         return runs.load(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SelfcalError(f"{out} already holds something that is not a run; choose another --out")

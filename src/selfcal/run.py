@@ -157,6 +157,10 @@ class Run:
 
         return evaluate(self, **choices)
 
+    def classes_named(self, text: str) -> list[int | str]:
+        """ "cat,dog" -> both; a class whose own name holds a comma is found too."""
+        return [text] if text in self.classes else [name.strip() for name in text.split(",")]
+
     def class_index(self, name: int | str) -> int:
         """A class by its name, or by its position where no class is called so."""
         text = str(name)

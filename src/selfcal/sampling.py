@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ def sample_classes(
 ) -> Samples:
     """One example for each entry of y. Batches mix classes; each has a random state of its own."""
     row, steered = samplers.find(sampler), guidance.find(guide)
+    if not 0 <= scale < math.inf:
+        raise SelfcalError(f"a guidance scale of {scale}: a number of at least 0 is needed")
     steps = row.steps if steps is None else steps
     if steps < 1:
         raise SelfcalError(f"--steps {steps}: a sampler takes at least one step")

@@ -24,8 +24,12 @@ def load_data(source: str | Path) -> Dataset:
         if not path.is_file():
             raise SelfcalError(f"the data file {path} does not exist")
         return arrays.load(path)
-    if path.is_dir():
+    if name.strip() and path.is_dir():
         return folder.load(path)
+    if not name.strip():
+        raise SelfcalError("no data is named; give a folder, an .npz file, or one of " + ", ".join(SOURCES))
+    if not path.exists() and ("/" in name or "\\" in name):
+        raise SelfcalError(f"the folder {path} does not exist")
     if path.exists():
         raise SelfcalError(f"{path} is neither a folder of images nor an .npz file")
     raise unknown("data", name, [*SOURCES])

@@ -45,10 +45,10 @@ def load(path: Path) -> Dataset:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
+    if not zipfile.is_zipfile(path):
+        raise SelfcalError(f"{path} cannot be read as an .npz archive: it is not one")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise SelfcalError(f"{path} is a single array, not an .npz archive with an array 'x'")
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
         if "pickle" in str(error).lower() or "object array" in str(error).lower():
@@ -81,6 +81,8 @@ def _examples(values: np.ndarray, where: str) -> Tensor:
     finite = values[np.isfinite(values)]  # the rest is refused by Dataset, which names the example
     if finite.size and np.abs(finite).max() > 1.0001:
         raise SelfcalError(f"{where} spans [{finite.min():.3g}, {finite.max():.3g}]; float images must lie in [−1, 1]")
+    if finite.size and finite.min() >= 0 and finite.max() > 0:
+        raise SelfcalError(f"{where} has no negative value, as if it spanned [0, 1]; save 2x − 1, or uint8")
     return torch.as_tensor(values.astype(np.float32))
 
 

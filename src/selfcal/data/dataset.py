@@ -51,6 +51,12 @@ class Dataset:
     def is_image(self) -> bool:
         return len(self.shape) == 3
 
+    @property
+    def fewest_per_class(self) -> int:
+        """Training examples of known class, in the class that has the fewest."""
+        known = self.y[self.y != UNLABELED]
+        return int(torch.bincount(known, minlength=max(1, len(self.classes))).min())
+
     @cached_property
     def sha256(self) -> str:
         """Identity of the training examples and their classes, whatever file they came from."""

@@ -57,7 +57,7 @@ def _listing(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
     files, y = [], []
     groups = [root, *sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))]
     for group in groups:
-        found = sorted(p for p in group.iterdir() if p.is_file() and p.suffix.lower() in ENDINGS)
+        found = sorted(p for p in group.iterdir() if p.is_file() and p.suffix.lower() in ENDINGS and p.name[0] != ".")
         if group != root and group.name not in HIDDEN:
             if group.name not in position:
                 raise SelfcalError(f"{group} is not one of the training classes ({', '.join(classes)})")

@@ -27,8 +27,17 @@ def reveal(data: Dataset, labels: str | float, seed: int) -> tuple[Dataset, Tens
     if text.lower().endswith(".csv"):
         return _from_csv(data, Path(text))
     if not data.classes:
-        raise SelfcalError(f"{data.name} has no labels at all; pass a CSV with the columns file,label to --labels")
+        raise SelfcalError(
+            f"{data.name} has no labels at all; give it class folders (an .npz: an array y), "
+            "or pass a CSV with the columns file,label to --labels (of an .npz, file is the row's number)"
+        )
+    _check_classes(data)
     return data, _stratified(data, text, seed)
+
+
+def _check_classes(data: Dataset) -> None:
+    if len(data.classes) < 2:
+        raise SelfcalError(f"{data.name} has only the class {data.classes[0]!r}; guidance needs at least two")
 
 
 def _stratified(data: Dataset, text: str, seed: int) -> Tensor:
@@ -86,6 +95,7 @@ def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     for c, name in enumerate(classes):
         if not (seen == c).any():
             raise SelfcalError(f"class {name!r} has no label in {path}; every class needs at least one")
+    _check_classes(dataclasses.replace(data, classes=classes))
     truth = torch.where(data.y == UNLABELED, seen, data.y)  # a label we were given is also known
     return dataclasses.replace(data, classes=classes, y=truth), seen
 
@@ -93,7 +103,7 @@ def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
 def _read_csv(path: Path) -> dict[str, str]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream)
+            reader = csv.DictReader(stream, skipinitialspace=True)
             if not {"file", "label"} <= set(reader.fieldnames or ()):
                 raise SelfcalError(f"{path} must start with a header line that names the columns file and label")
             rows: dict[str, str] = {}

@@ -10,6 +10,27 @@ from torch import Tensor
 from selfcal.errors import SelfcalError
 
 
+def check_probabilities(probabilities: Tensor, labels: Tensor | None = None) -> None:
+    """(N, K) rows that sum to 1, and as many labels below K."""
+    if probabilities.ndim != 2 or len(probabilities) == 0:
+        raise SelfcalError(f"predictions are shaped {tuple(probabilities.shape)}; expected (N, K), at least one row")
+    sums = probabilities.double().sum(-1)
+    if not bool(((sums - 1).abs() < 1e-3).all()) or float(probabilities.min()) < 0:
+        raise SelfcalError(
+            "predictions are not probabilities: rows must be non-negative and sum to 1 (softmax of logits)"
+        )
+    if labels is None:
+        return
+    if labels.shape != (len(probabilities),):
+        raise SelfcalError(
+            f"{len(probabilities)} predictions for labels shaped {tuple(labels.shape)}; expected as many"
+        )
+    if int(labels.min()) < 0 or int(labels.max()) >= probabilities.shape[1]:
+        raise SelfcalError(
+            f"labels span {int(labels.min())} to {int(labels.max())}; there are {probabilities.shape[1]} classes"
+        )
+
+
 @dataclass(frozen=True)
 class Bin:
     """Predictions of similar confidence."""
@@ -27,8 +48,9 @@ def reliability(probabilities: Tensor, labels: Tensor, bins: int = 20) -> list[B
     The paper leaves the last interval open, so that a confidence of exactly 1 (common in fp32)
     would be in no bin at all.
     """
-    if len(probabilities) == 0 or len(probabilities) != len(labels):
-        raise SelfcalError(f"{len(probabilities)} predictions for {len(labels)} labels; expected as many, at least one")
+    check_probabilities(probabilities, labels)
+    if bins < 1:
+        raise SelfcalError(f"{bins} bins: at least one is needed")
     confidence, predicted = probabilities.double().max(-1)
     correct = (predicted == labels).double()
     index = (confidence * bins).long().clamp(0, bins - 1)

@@ -22,6 +22,7 @@ from selfcal.metrics.judge import cache_folder
 from selfcal.progress import bar
 
 BATCH = 500
+LEAST = 10
 ENOUGH = 50  # labels per class for which a judge trained on them is worth believing
 
 
@@ -45,6 +46,10 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
     """A small CNN trained on all labels; for digits the bundled one."""
     if not data.is_image:
         raise SelfcalError("the cnn features are for images; for points use --features identity")
+    if data.fewest_per_class < LEAST:
+        raise SelfcalError(
+            f"cnn features need {LEAST} known images per class, one has {data.fewest_per_class}; use --features identity"
+        )
     if data.name == "digits" and data.shape == (1, 8, 8):
         net, sha256 = judge.bundled(data.shape[0], len(data.classes), data.shape[1])
         name = "digits-cnn"
@@ -57,8 +62,7 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
 
 def automatic(data: Dataset, show_progress: bool = False) -> Features:
     """cnn where labels abound, otherwise the numbers themselves."""
-    counts = torch.bincount(data.y[data.y >= 0], minlength=max(1, len(data.classes)))
-    chosen = cnn if data.is_image and int(counts.min()) >= ENOUGH else identity
+    chosen = cnn if data.is_image and data.fewest_per_class >= ENOUGH else identity
     return chosen(data, show_progress)
 
 

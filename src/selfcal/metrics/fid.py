@@ -11,6 +11,8 @@ from selfcal.errors import SelfcalError
 def check_features(**sets: Tensor) -> None:
     """Every set (N, D) with N ≥ 2, finite, of one D."""
     for name, features in sets.items():
+        if not isinstance(features, Tensor):
+            raise SelfcalError(f"{name} features are a {type(features).__name__}; expected a torch tensor")
         if features.ndim != 2:
             raise SelfcalError(f"{name} features are shaped {tuple(features.shape)}; expected (examples, dimensions)")
         if len(features) < 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from selfcal.errors import SelfcalError
+from selfcal.metrics.calibration import check_probabilities
 
 
 def inception_score(probabilities: Tensor, splits: int = 10) -> tuple[float, float]:
@@ -12,6 +13,7 @@ def inception_score(probabilities: Tensor, splits: int = 10) -> tuple[float, flo
 
     Samples made class by class must be shuffled first, or every part misses classes.
     """
+    check_probabilities(probabilities)
     if not 1 <= splits <= len(probabilities):
         raise SelfcalError(f"{len(probabilities)} predictions cannot be cut into {splits} parts")
     scores = []

@@ -17,6 +17,11 @@ def per_class(
 
     A real class without a single fake is an error, not an average over the rest.
     """
+    for name, features, y in (("real", real, y_real), ("generated", fake, y_fake)):
+        if y.shape != (len(features),) or not len(features):
+            raise SelfcalError(
+                f"{len(features)} {name} examples have classes shaped {tuple(y.shape)}; expected as many, not 0"
+            )
     classes = torch.cat([y_real, y_fake]).unique().tolist()
     values = []
     for c in classes:

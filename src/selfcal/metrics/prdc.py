@@ -38,8 +38,8 @@ class Balls:
     """A ball around each point, open, reaching to its k-th nearest neighbour among the others."""
 
     def __init__(self, points: Tensor, k: int, name: str = "real") -> None:
-        if k < 1:
-            raise SelfcalError(f"k = {k}: at least one neighbour is needed")
+        if not isinstance(k, int) or k < 1:
+            raise SelfcalError(f"k = {k}: a whole number of at least one neighbour is needed")
         if len(points) <= k:
             raise SelfcalError(f"{len(points)} {name} examples are too few for k = {k} neighbours; {k + 1} are needed")
         self.k = k

@@ -39,6 +39,11 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str) -
         f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
         f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}"
         + (", ±: 95 % interval" if r["intervals"] else "")
+        + (
+            ""
+            if r["intra_fid"] is not None
+            else f"; intra-metrics need more than the {r['reference_per_class']} known images of a class"
+        )
         + ("; fewer than 2048 samples: distances are biased upwards" if r["biased"] else ""),
         highlight=False,
     )
