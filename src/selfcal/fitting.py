@@ -40,11 +40,13 @@ def train(
     score: str | Path | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    until: str | None = None,
     show_progress: bool = False,
 ) -> runs.Run:
     """Train what the method needs and return the run. Everything is checked before anything is written.
 
     score: another run whose unconditional model is taken over instead of being trained.
+    until: the stage after which to stop, for instance "score"; the same call without it goes on.
     steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     """
     row = methods.find(method)
@@ -69,6 +71,8 @@ def train(
                 if accelerator.is_main_process:
                     checkpoint.write_json(run.path / "diverged.json", result.report)
                 accelerator.wait_for_everyone()
+                break
+            if stage.name == until:
                 break
     return run
 

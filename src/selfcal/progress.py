@@ -21,6 +21,12 @@ from rich.text import Text
 console = Console(stderr=True)
 
 
+def lines_only() -> None:
+    """Plain lines instead of a live bar, for processes that share a terminal."""
+    global console
+    console = Console(stderr=True, force_terminal=False)
+
+
 class Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

@@ -134,6 +134,7 @@ class Run:
             seed=seed,
             device=self.device,
             show_progress=show_progress,
+            title=f"{self.method.name} · ",
             options=options,
         )
 

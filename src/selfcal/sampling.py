@@ -79,6 +79,7 @@ def sample_classes(
     seed: int,
     device: torch.device,
     show_progress: bool = False,
+    title: str = "",
     options: Mapping[str, float] | None = None,
 ) -> Samples:
     """One example for each entry of y. Batches mix classes; each has a random state of its own."""
@@ -97,7 +98,7 @@ def sample_classes(
         raise SelfcalError(
             f"the guide {guide} needs a {missing.args[0]} network, which this method does not train"
         ) from None
-    with bar(f"sampling λ={scale:g}", row.evaluations(steps) * len(parts), show=show_progress) as tick:
+    with bar(f"{title}sampling λ={scale:g}", row.evaluations(steps) * len(parts), show=show_progress) as tick:
         for number, wanted in enumerate(parts):
             rng = random_state(seed, "sampling", number)
             x = sigmas[0] * torch.randn((len(wanted), *shape), generator=rng)

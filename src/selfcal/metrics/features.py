@@ -48,7 +48,7 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
         raise SelfcalError("the cnn features are for images; for points use --features identity")
     if data.fewest_per_class < LEAST:
         raise SelfcalError(
-            f"cnn features need {LEAST} known images per class, one has {data.fewest_per_class}; use --features identity"
+            f"cnn features need {LEAST} known images a class, one has {data.fewest_per_class}; try --features identity"
         )
     if data.name == "digits" and data.shape == (1, 8, 8):
         net, sha256 = judge.bundled(data.shape[0], len(data.classes), data.shape[1])
