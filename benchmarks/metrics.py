@@ -12,25 +12,32 @@ from scipy.linalg import sqrtm
 
 from selfcal.metrics import fid
 
-PRDC = (
-    "import numpy as np; from prdc import compute_prdc; r = np.random.default_rng(0).standard_normal; {data}; "
-    "compute_prdc(a, b, nearest_k=5)"
-)
+PRDC = ("from prdc import compute_prdc", "compute_prdc(a, b, nearest_k=5)")
 OURS = (
-    "import numpy as np, torch; from selfcal.metrics import density_coverage; "
-    "r = np.random.default_rng(0).standard_normal; {data}; "
-    "density_coverage(torch.from_numpy(a), torch.from_numpy(b), k=5)"
+    "import torch; from selfcal.metrics import density_coverage",
+    "density_coverage(torch.from_numpy(a), torch.from_numpy(b), k=5)",
 )
-SMALL = "a, b = r((10000, 2048), dtype=np.float32), r((10000, 2048), dtype=np.float32)"
-LARGE = "a, b = r((50000, 64), dtype=np.float32), r((50000, 64), dtype=np.float32)"
+PROGRAM = """
+import time
+import numpy as np
+{imports}
+draw = np.random.default_rng(0).standard_normal
+a, b = draw({shape}, dtype=np.float32), draw({shape}, dtype=np.float32)
+def memory(key):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
+open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
+before, began = memory("VmRSS"), time.perf_counter()
+{call}
+print(time.perf_counter() - began, memory("VmHWM") - before, memory("VmHWM"))
+"""
 
 
-def alone(program: str) -> tuple[float, float]:
-    """(seconds, peak MB) of a Python program, imports and data left out of neither."""
-    watched = f"{program}; import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
-    began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
-    return time.perf_counter() - began, float(done.stdout.split()[-1])
+def alone(rival: tuple[str, str], shape: tuple[int, int]) -> tuple[float, float, float]:
+    """In a process of its own: seconds, peak MB on top of libraries and data, peak MB of the whole process."""
+    program = PROGRAM.format(imports=rival[0], call=rival[1], shape=shape)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    seconds, own, whole = map(float, done.stdout.split())
+    return seconds, own, whole
 
 
 def fid_against_sqrtm() -> tuple[float, float]:
@@ -50,12 +57,9 @@ def fid_against_sqrtm() -> tuple[float, float]:
 
 
 def neighbours_against_prdc() -> tuple[float, float, float]:
-    """(our time ÷ prdc's, our peak memory ÷ prdc's) at 10,000 × 2048, our peak in GB at 50,000 × 64."""
-    base = alone("import numpy, torch, selfcal.metrics")[1]
-    ours, theirs = alone(OURS.format(data=SMALL)), alone(PRDC.format(data=SMALL))
-    large = alone(OURS.format(data=LARGE))
-    print(f"        10,000 × 2048: ours {ours[0]:.0f} s, {ours[1]:.0f} MB; prdc {theirs[0]:.0f} s, {theirs[1]:.0f} MB")
-    print(
-        f"        50,000 × 64: {large[0]:.0f} s, {large[1]:.0f} MB, of which {base:.0f} MB are the libraries themselves"
-    )
-    return ours[0] / theirs[0], ours[1] / theirs[1], large[1] / 1024
+    """(our time ÷ prdc's, our peak memory ÷ prdc's) at 10,000 × 2048, our whole peak in GB at 50,000 × 64."""
+    ours, theirs = alone(OURS, (10_000, 2048)), alone(PRDC, (10_000, 2048))
+    large = alone(OURS, (50_000, 64))
+    for name, (seconds, own, whole) in {"ours": ours, "prdc": theirs, "ours, 50,000 × 64": large}.items():
+        print(f"        {name}: {seconds:.0f} s, {own:.0f} MB for the call, {whole:.0f} MB with libraries and data")
+    return ours[0] / theirs[0], ours[1] / theirs[1], large[2] / 1024

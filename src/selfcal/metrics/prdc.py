@@ -15,8 +15,8 @@ from torch import Tensor
 from selfcal.errors import SelfcalError
 from selfcal.metrics.fid import check_features
 
-ROWS = 1024
-COLUMNS = 2048
+ROWS = 512
+COLUMNS = 1024
 SPARE = 8  # candidates beyond the k-th neighbour, for near-ties
 PAIRS = 2**12  # pairs decided exactly at a time
 
