@@ -36,7 +36,7 @@ def alone(rival: tuple[str, str], shape: tuple[int, int]) -> tuple[float, float,
     """In a process of its own: seconds, peak MB on top of libraries and data, peak MB of the whole process."""
     program = PROGRAM.format(imports=rival[0], call=rival[1], shape=shape)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    seconds, own, whole = map(float, done.stdout.split())
+    seconds, own, whole = map(float, done.stdout.split()[-3:])  # prdc prints words of its own
     return seconds, own, whole
 
 

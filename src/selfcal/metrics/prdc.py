@@ -18,7 +18,7 @@ from selfcal.metrics.fid import check_features
 ROWS = 512
 COLUMNS = 1024
 SPARE = 8  # candidates beyond the k-th neighbour, for near-ties
-PAIRS = 2**12  # pairs decided exactly at a time
+PAIRS = 2**10  # pairs decided exactly at a time
 
 
 def density_coverage(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, float]:
