@@ -99,6 +99,11 @@ def test_train_sample_evaluate_show_as_a_user_types_them(tmp_path):
     assert [r["scale"] for r in report["results"]] == [0.5, 1.0]
     assert sum(r["chosen"] for r in report["results"]) == 1
     assert report["guide_split"] == "test"
+    for result in report["results"]:
+        for name, (low, high) in result["intervals"].items():
+            assert low <= result[name] <= high, name
+        assert set(result["intervals"]) >= {"intra_fid", "fid", "density", "coverage", "accuracy", "ece", "kid"}
+        assert result["biased"]
 
     done = selfcal_in(tmp_path, "show", "run", "--json")
     about = json.loads(done.stdout)

@@ -66,6 +66,7 @@ def evaluate(
     judge = extractors.find(features, run.data, show_progress)
     reference = Reference(run.data, judge, show_progress)
     guide_quality = guide_by_sigma(run)
+    calibration = ece_interval(run) if guide_quality and intervals else {}
     about = provenance(run, judge, count)
     draw = {"count": count, "sampler": sampler, "steps": steps, "guide": guide, **options}
 
@@ -89,7 +90,7 @@ def evaluate(
                 "scale": scale,
                 **values,
                 "ece": guide_quality[0]["ece"] if guide_quality else None,
-                "intervals": ranges,
+                "intervals": None if ranges is None else ranges | calibration,
                 "interval_method": interval.METHOD if intervals else None,
                 **about,
                 "sampler": samples.made["sampler"],
@@ -182,6 +183,19 @@ def guide_split(run: Run) -> tuple[Tensor, Tensor, str]:
         return data.x_test[known], data.y_test[known], "test"
     hidden = (run.pool.y == UNLABELED) & (data.y != UNLABELED)
     return data.x[hidden], data.y[hidden], "training images whose labels were hidden"
+
+
+def ece_interval(run: Run) -> dict[str, list[float] | None]:
+    """The interval of the guide's calibration error on clean images, leaving out a tenth of the images in turn."""
+    x, y, _ = guide_split(run)
+    probabilities = run.predict_proba(x)
+
+    def of(chosen: Tensor) -> dict[str, float | None]:
+        return {"ece": metrics.expected_calibration_error(probabilities[chosen], y[chosen])}
+
+    if len(x) < 2 * interval.GROUPS:
+        return {"ece": None}
+    return interval.jackknife(of, of(torch.ones(len(x), dtype=torch.bool)), len(x))
 
 
 def guide_by_sigma(run: Run) -> list[dict[str, float]]:

@@ -9,7 +9,10 @@ from torch import Tensor
 
 GROUPS = 10
 REACH = 2.262157  # 97.5 % quantile of Student's t with GROUPS − 1 degrees of freedom
-METHOD = f"delete-a-group jackknife over the generated samples, {GROUPS} groups, Student's t, 95 %"
+METHOD = (
+    f"delete-a-group jackknife over the generated samples (ece: the guide's test images), {GROUPS} groups, "
+    "Student's t, 95 %"
+)
 
 
 def jackknife(
