@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 import selfcal
-from selfcal import methods
+from selfcal import methods, processes
 from selfcal import run as runs
 from selfcal.config import Settings, presets, resolve
 from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
@@ -56,7 +56,7 @@ def train(
     donor = compatible_score(runs.load(score), row, chosen, pile) if score is not None else None
     config = describe(data, pile, seen, row.name, labels, seed, chosen, donor)
 
-    accelerator = Accelerator()
+    accelerator = processes.accelerator()
     check_shares(row, chosen, accelerator.num_processes)
     with ExitStack() as held:
         if accelerator.is_main_process:
@@ -80,13 +80,13 @@ def train(
     return run
 
 
-def check_shares(row: methods.Method, settings: Settings, processes: int) -> None:
+def check_shares(row: methods.Method, settings: Settings, world: int) -> None:
     """Equal shares of labelled and unlabelled examples: only then is the mean of means the mean."""
-    for stage in row.stages(settings) if processes > 1 else ():
-        if stage.settings(settings).batch % (2 * processes):
+    for stage in row.stages(settings) if world > 1 else ():
+        if stage.settings(settings).batch % (2 * world):
             raise SelfcalError(
-                f"{stage.role}.batch = {stage.settings(settings).batch} cannot be shared evenly by {processes} "
-                f"processes; choose a multiple of {2 * processes}"
+                f"{stage.role}.batch = {stage.settings(settings).batch} cannot be shared evenly by {world} "
+                f"processes; choose a multiple of {2 * world}"
             )
 
 

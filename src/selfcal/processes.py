@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from accelerate import Accelerator
 from torch import Tensor
 
 from selfcal.errors import SelfcalError
+
+
+def accelerator() -> Accelerator:
+    """Knows of the other processes on a CPU, too: unasked, Accelerate would there take each for the only one."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return Accelerator(cpu=several and not torch.cuda.is_available())
 
 
 def wait_for_everyone(accelerator: Accelerator) -> None:
