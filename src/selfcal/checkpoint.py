@@ -8,6 +8,7 @@ the one before. What the manifest does not confirm is damaged, and is never load
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -71,7 +72,8 @@ def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
         beside.mkdir()
         for name, content in files.items():
             write_bytes(beside / name, content)
-        write_bytes(beside / MANIFEST, _manifest(beside))
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        write_bytes(beside / MANIFEST, _manifest(hashes))  # of what was meant, not of what came to lie there
         sync(beside)
         if final.exists():
             remove(final)
@@ -180,7 +182,7 @@ def verify(path: Path) -> dict[str, Any]:
     """
     try:
         promised = (path / MANIFEST).read_bytes()
-        if promised != _manifest(path):
+        if promised != _manifest(_hashes(path)):
             raise Damaged(f"{path / _culprit(path, promised)} is damaged: its SHA-256 differs from the manifest's")
         about: dict[str, Any] = read_json(path / "state.json")
     except OSError as error:
@@ -214,14 +216,18 @@ def _files(path: Path) -> Iterable[Path]:
     return sorted(p for p in path.iterdir() if not p.name.startswith("."))
 
 
-def _manifest(path: Path) -> bytes:
-    return json.dumps({p.name: file_sha256(p) for p in _files(path) if p.name != MANIFEST}, indent=1).encode()
+def _hashes(path: Path) -> dict[str, str]:
+    return {p.name: file_sha256(p) for p in _files(path) if p.name != MANIFEST}
+
+
+def _manifest(hashes: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(sorted(hashes.items())), indent=1).encode()
 
 
 def _culprit(path: Path, promised: bytes) -> str:
     """The first file that is not as promised, or else the manifest itself."""
     try:
         said = json.loads(promised)
-        return next(name for name, sha256 in json.loads(_manifest(path)).items() if said.get(name, sha256) != sha256)
+        return next(name for name, sha256 in _hashes(path).items() if said.get(name, sha256) != sha256)
     except (ValueError, AttributeError, StopIteration, RecursionError):
         return MANIFEST

@@ -64,6 +64,8 @@ class StageTraining:
         self._stand()
         if self.is_main:
             self.journal.rewind(stage.name, self.learner.step, len(self.rollbacks))
+            with surfaced(f"cannot tidy {self.folder}"):
+                self._thin_out()  # a killed process may have saved a checkpoint and not come to this
 
     @property
     def is_main(self) -> bool:
@@ -149,14 +151,17 @@ class StageTraining:
             "lr_factor": self.learner.lr_factor,
             "settings": self.run.settings.model_dump(),
         }
-        every = self.run.settings.run
         with surfaced(
             f"cannot save step {step} in {self.folder}",
             "the checkpoints before it are untouched, and the same command continues from them",
         ):
             self.journal.sync()
             checkpoint.save(self.folder, step, self.learner.state(), about)
-            checkpoint.thin_out(self.folder, every.keep, every.keep_every, self.scheduled)
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        every = self.run.settings.run
+        checkpoint.thin_out(self.folder, every.keep, every.keep_every, self.scheduled)
 
     def _roll_back(self, seen: Diverged) -> None:
         """To the newest scheduled checkpoint that was followed by a good step, with a lower learning rate.

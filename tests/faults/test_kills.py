@@ -11,6 +11,7 @@ import time
 import pytest
 
 import small
+from selfcal import checkpoint
 from small import LONG, SAVE_EVERY
 
 FORKED_KILLS = 80 if LONG else 10
@@ -86,6 +87,26 @@ def test_before_every_change_to_the_disk(tmp_path, whole):
         number += stride
     print(f"{points} kills, one before each change to the disk")
     assert points >= (80 if LONG else 4)
+
+
+@pytest.mark.parametrize("network", ["score", "classifier"])
+def test_between_saving_the_last_step_and_tidying_up(tmp_path, whole, network):
+    out = tmp_path / "run"
+
+    def dies():
+        tidies = checkpoint.thin_out
+
+        def dies_instead(folder, *rule):
+            if folder.name == network and small.newest(out, network) == small.STEPS:
+                os.kill(os.getpid(), signal.SIGKILL)
+            tidies(folder, *rule)
+
+        checkpoint.thin_out = dies_instead
+        small.train(out)
+
+    assert small.killed(small.forked(dies))
+    assert small.ended(small.forked(lambda: small.train(out))) == 0
+    small.assert_same(whole[0], out)
 
 
 def test_the_command_as_a_user_types_it(tmp_path, whole):
