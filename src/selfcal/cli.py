@@ -128,8 +128,6 @@ def train(
         settings=set or [],
         show_progress=True,
     )
-    if os.environ.get("RANK", "0") != "0":
-        return  # of several processes, one tells
     if run.diverged:
         from selfcal.run import divergence_in_words
 

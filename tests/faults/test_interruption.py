@@ -101,16 +101,18 @@ def test_the_typed_command_says_how_to_go_on(tmp_path, whole):
 def test_two_processes_at_once(tmp_path):
     out = tmp_path / "run"
     child = small.forked(lambda: small.train(out, steps=100_000))
-    while small.pulse(out) in (False, True):
-        time.sleep(0.01)
-    before = small.pulse(out)
-    with pytest.raises(SelfcalError, match="another process is training in"):
-        small.train(out, steps=100_000)
-    with pytest.raises(SelfcalError, match="differs in settings"):
-        small.train(out)
-    while small.pulse(out) == before:
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
+    try:
+        while small.pulse(out) in (False, True):
+            time.sleep(0.01)
+        before = small.pulse(out)
+        with pytest.raises(SelfcalError, match="another process is training in"):
+            small.train(out, steps=100_000)
+        with pytest.raises(SelfcalError, match="differs in settings"):
+            small.train(out)
+        while small.pulse(out) == before:
+            time.sleep(0.01)
+    finally:
+        os.kill(child, signal.SIGKILL)
     assert small.killed(child)
     done = small.newest(out, "score")
 
