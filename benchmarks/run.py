@@ -70,9 +70,8 @@ def cost_of_a_step() -> None:
     plain = statistics.median(times["cg · classifier"])
     ratios = {key: round(statistics.median(t) / plain, 2) for key, t in times.items()}
     about = "cost of a training step, digits preset, one thread, in steps of cg · classifier; written by make bench"
-    (Path(costs.__file__).with_name(costs.FILE)).write_text(
-        json.dumps({"about": about, "costs": ratios}, indent=1) + "\n"
-    )
+    table = json.dumps({"about": about, "costs": ratios}, indent=1, ensure_ascii=False)
+    Path(costs.__file__).with_name(costs.FILE).write_text(table + "\n", encoding="utf-8")
     ratio = ratios["cg-sc-all · classifier"]
     say("an SC+CE step costs", f"{ratio:.2f} CE steps", "≤ 2.5", ratio <= 2.5)
     jem = ratios["cg-jem · classifier"] / ratio

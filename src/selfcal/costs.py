@@ -1,4 +1,4 @@
-"""What a training step costs, relative to a plain classifier's: measured by `make bench`, shown by `selfcal methods`."""
+"""What a training step costs, in plain classifier steps: measured by `make bench`, shown by `selfcal methods`."""
 
 from __future__ import annotations
 

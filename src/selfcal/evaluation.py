@@ -81,9 +81,8 @@ def evaluate(
     def drawn(scale: float, sample_seed: int) -> Samples:
         return run.sample(scale=scale, seed=sample_seed, show_progress=show_progress, **draw)  # type: ignore[arg-type]
 
-    trials = scales if len(scales) > 1 else ()
-    selection = [{"scale": s, **reference.measure(drawn(s, seed + SELECTION))[0]} for s in trials]
-    chosen_on = {row["scale"]: row["intra_fid"] for row in selection if row["intra_fid"] is not None}
+    trials = {s: reference.measure(drawn(s, seed + SELECTION))[0] for s in (scales if len(scales) > 1 else ())}
+    chosen_on = {s: values["intra_fid"] for s, values in trials.items() if values["intra_fid"] is not None}
     best = min(chosen_on, key=lambda s: chosen_on[s]) if chosen_on else scales[0]
     results = []
     for scale in scales if curve else (best,):
@@ -111,7 +110,7 @@ def evaluate(
         )
     report = {
         "results": results,
-        "selection": selection,
+        "selection": [{"scale": s, **values} for s, values in trials.items()],
         "guide": guide_quality,
         "guide_split": guide_split(run)[2] if guide_quality else None,
         "pseudo_labels": run.pseudo_labels,

@@ -1,6 +1,8 @@
 """`selfcal compare`: methods × labels × seeds under one protocol, resumable.
 
-grid.py: what is compared, and where each cell's files are · runner.py: the cells, side by side · board.py: the live table.
+grid.py: what is compared, and where each cell's files lie
+runner.py: the cells, side by side
+board.py: the live table
 """
 
 from selfcal.comparison.grid import Cell, Grid, Protocol

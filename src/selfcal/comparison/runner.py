@@ -85,7 +85,7 @@ class Runner:
     def __init__(self, grid: Grid, jobs: int, board: Board) -> None:
         self.grid, self.board, self.began = grid, board, time.monotonic()
         self.settings = grid.protocol.resolved
-        threads = max(1, (os.cpu_count() or 1) // jobs)
+        threads = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // jobs))
         self.free = [Slot(threads) for _ in range(jobs)]
         self.busy: dict[Future[None], tuple[Slot, Task]] = {}
         self.scores: dict[int, str] = {}  # seed: "done", or why it failed
@@ -93,7 +93,10 @@ class Runner:
 
     def work_off(self, cells: list[Cell]) -> None:
         waiting: list[Task] = []
-        for cell in cells:
+        blocks = list(dict.fromkeys((cell.seed, cell.labels) for cell in cells))
+        # Block by block, so that a table fills early; in a block the longest first, so that none is left alone at the end.
+        order = {c: (blocks.index((c.seed, c.labels)), -work_units(c, self.settings)) for c in cells}
+        for cell in sorted(cells, key=lambda c: order[c]):
             if cell.state(self.grid.out) == "done":
                 continue
             if cell.needs_score(self.settings) and cell.seed not in waiting:
@@ -204,7 +207,7 @@ def save_real_examples(out: Path, data: Dataset) -> None:
     )
 
 
-def shown(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+def shown(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Images: the first of each class, not picked. Points: enough to see their shape."""
     if x.ndim == 4:
         return {"images": first_of_each_class(x, y)}

@@ -73,13 +73,13 @@ def in_words(comparison: Grid, summary: Summary) -> list[str]:
     commands = dict.fromkeys(i["command"] for i in comparison.invocations if i["command"])
     return [
         *(f"Made by `{command}`" for command in commands),
-        f"{len(summary.outcomes)} cells in {spent / 60:.0f} minutes, at most {comparison.invocations[-1]['jobs']} at a time"
+        f"{len(summary.outcomes)} cells in {spent / 60:.0f} minutes, {comparison.invocations[-1]['jobs']} at a time"
         + (f"; {waiting} more are not done yet" if waiting else ""),
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + "; the score model of a seed is shared by all methods that use one",
-        f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen within the "
-        "paper's grid by intra-FID on samples that are not reported",
+        f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen within "
+        "the paper's grid by intra-FID on samples that are not reported",
         f"features {r['features']} {r['features_sha256'][:12]}, k = {r['k']}, reference: {r['reference']} images; the "
         "distances compare with each other, not with those of another extractor or number of samples"
         + ("; below 2048 samples they are biased upwards, for all alike" if r["biased"] else ""),

@@ -24,8 +24,10 @@ LINES = [  # for as many methods as there are; with a marker each, so that no on
 MARKERS = "osv^<>DdPXph*"
 
 
-def line_colour(method: str, position: int) -> str:
-    return COLOURS.get(method, LINES[position % len(LINES)])
+def line(method: str, position: int) -> dict[str, Any]:
+    """How a method is drawn among many."""
+    colour = COLOURS.get(method, LINES[position % len(LINES)])
+    return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": method}
 
 
 def colour(method: str, position: int = 0) -> str:
@@ -122,8 +124,7 @@ def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Se
                 continue
             shift = 1 + 0.03 * (i - len(methods) / 2)  # so that bars at one number of labels can be told apart
             x, y = [n * shift for n, _ in found], [e.mean for _, e in found]
-            style = {"color": line_colour(method, i), "marker": MARKERS[i % len(MARKERS)], "ms": 5, "lw": 1.4}
-            a.errorbar(x, y, yerr=[e.reach or 0 for _, e in found], elinewidth=0.8, label=method, **style)
+            a.errorbar(x, y, yerr=[e.reach or 0 for _, e in found], elinewidth=0.8, **line(method, i))
         counts = sorted(summary.labelled.values())
         a.set_xscale("log")
         a.set_xticks(counts, [str(n) for n in counts])
@@ -146,8 +147,7 @@ def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[st
             known = {s: [r[metric] for r in rows if r["scale"] == s and r[metric] is not None] for s in scales}
             points = [(s, statistics.fmean(values)) for s, values in known.items() if values]
             if points:
-                style = {"color": line_colour(method, i), "marker": MARKERS[i % len(MARKERS)], "ms": 5, "lw": 1.4}
-                a.plot(*zip(*points, strict=True), label=method, **style)
+                a.plot(*zip(*points, strict=True), **line(method, i))
     for a, (metric, title) in zip(axes, metrics.items(), strict=True):
         a.set_xlabel("guidance scale λ")
         a.set_title(title)
