@@ -46,8 +46,8 @@ def test_every_cell_is_a_run_with_an_outcome(grid):
 def test_the_score_model_is_trained_once_for_a_seed(grid):
     weights = {
         file.read_bytes()
-        for file in [*grid.out.glob("cells/cg/*/seed-0/checkpoints/score/step-*/ema.safetensors")]
-        + [*grid.out.glob("scores/seed-0/checkpoints/score/step-*/ema.safetensors")]
+        for place in ("cells/cg/*/seed-0", "scores/seed-0")
+        for file in grid.out.glob(f"{place}/checkpoints/score/step-*/ema.safetensors")
     }
     assert len(weights) == 1
     log = [json.loads(line) for file in grid.out.glob("cells/*/*/*/log.jsonl") for line in file.open()]

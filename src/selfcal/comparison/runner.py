@@ -94,7 +94,7 @@ class Runner:
     def work_off(self, cells: list[Cell]) -> None:
         waiting: list[Task] = []
         blocks = list(dict.fromkeys((cell.seed, cell.labels) for cell in cells))
-        # Block by block, so that a table fills early; in a block the longest first, so that none is left alone at the end.
+        # Block by block, so that a table fills early; in a block the longest first, so that none runs on alone.
         order = {c: (blocks.index((c.seed, c.labels)), -work_units(c, self.settings)) for c in cells}
         for cell in sorted(cells, key=lambda c: order[c]):
             if cell.state(self.grid.out) == "done":
