@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -438,7 +441,12 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)
     if about["metrics"] and about["metrics"]["results"]:
-        print_results(out_console, about["metrics"]["results"], "metrics.json")
+        try:
+            print_results(out_console, about["metrics"]["results"], "metrics.json")
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise SelfcalError(
+                f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
+            ) from None
 
 
 def check_free(target: Path, ours: bool) -> None:
@@ -479,10 +487,13 @@ def numbers(options: list[str] | None) -> dict[str, float]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; exit with 0, or with 2 and one sentence for anything the user can mend."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what can be saved is saved
     try:
         app(arguments, exit_on_error=False, print_error=False)
     except (SelfcalError, CycloptsError) as error:
-        problem_console.print(f"[bold red]selfcal:[/] {escape(' '.join(str(error).split()))}", soft_wrap=True)
+        said = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
+        problem_console.print(f"[bold red]selfcal:[/] {escape(said)}", soft_wrap=True)
         sys.exit(2)
     except BrokenPipeError:  # `selfcal show … | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -493,8 +504,10 @@ def main(arguments: list[str] | None = None) -> None:
             f"[bold red]selfcal:[/] {escape(str(error.strerror or error))}:{escape(where)}", soft_wrap=True
         )
         sys.exit(2)
-    except KeyboardInterrupt:
-        problem_console.print("interrupted; the same command continues")
+    except KeyboardInterrupt as interruption:
+        command = shlex.join(["selfcal", *(sys.argv[1:] if arguments is None else arguments)])
+        said = f"{str(interruption) or 'interrupted'}; the same command continues:\n  {command}"
+        problem_console.print(said, soft_wrap=True, markup=False, highlight=False)
         sys.exit(130)
 
 

@@ -34,8 +34,8 @@ class NoiseSettings(Section):
 class NetworkSettings(Section):
     """One network and how it is trained."""
 
-    width: int = Field(256, ge=1)
-    blocks: int = Field(3, ge=1)
+    width: int = Field(256, ge=1, le=2**16)
+    blocks: int = Field(3, ge=1, le=2**10)
     dropout: float = Field(0.0, ge=0, lt=1)
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2)
@@ -70,7 +70,7 @@ class TermSettings(Section):
     robust_grows: bool = Field(False, description="let the radius grow as max(1, σ/σ_d)")
     cfg_drop: float = Field(0.1, ge=0, le=1, description="probability of dropping a label (p_uncond)")
     pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
-    pl_rounds: int = Field(1, ge=1, description="times of labelling and training on")
+    pl_rounds: int = Field(1, ge=1, le=100, description="times of labelling and training on")
     pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")
 
 
@@ -83,7 +83,8 @@ class SamplingSettings(Section):
 class RunSettings(Section):
     save_every: int = Field(1000, ge=1, description="steps between checkpoints")
     log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
-    keep: int = Field(2, ge=1, description="checkpoints kept per network")
+    keep: int = Field(2, ge=1, description="checkpoints kept per network: the last ones")
+    keep_every: int = Field(0, ge=0, description="those at multiples of this step are kept for good; 0: none")
 
 
 class Settings(Section):
