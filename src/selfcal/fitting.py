@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,24 +107,10 @@ def train_stage(
         _, weights, _ = checkpoint.load_average(run.path / "checkpoints" / stage.warm_start)
         learner.network.load_state_dict(weights)
     context = Context(settings, pool.label_fraction, dict(networks))
-    terms, read = stage.terms(context), stage.read(context)
-
-    def batch_at(step: int) -> Noisy:
-        rng = random_state(seed, stage.name, step)
-        pick = stage.draw(pool, learner.settings.batch, rng)
-        batch = context.noise.perturb(data.x[pick], pool.y[pick], rng)
-        # Dropout, projections and chains draw from torch's global state, on a stream of their own.
-        torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
-        return batch
-
-    def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
-        reading = read(network, batch)
-        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
-
     total, began, first = learner.settings.steps, time.monotonic(), learner.step
     title = f"{run.method.name} · {stage.name}"
     with bar(title, total, learner.step, show=show_progress and main and learner.step < total) as tick:
-        for step in learner.run(batch_at, losses_of):
+        for step in steps_of(stage, learner, context, data.x, pool, seed):
             note = ""
             save = step.number % settings.run.save_every == 0 or step.number == total
             if save or step.number % settings.run.log_every == 0 or step.number == 1:
@@ -135,6 +121,28 @@ def train_stage(
                 checkpoint.save(folder, step.number, learner.state(), {"network": stage.name}, settings.run.keep)
     accelerator.wait_for_everyone()
     return learner.average.module.eval().requires_grad_(False)
+
+
+def steps_of(stage: Stage, learner: Learner, context: Context, x: Tensor, pool: Pool, seed: int) -> Iterator[Step]:
+    """A network's steps on its stage's batches and terms; what is logged and saved stays with the caller.
+
+    Every step seeds torch anew, so a caller who cares for its own random state forks it.
+    """
+    terms, read = stage.terms(context), stage.read(context)
+
+    def batch_at(step: int) -> Noisy:
+        rng = random_state(seed, stage.name, step)
+        pick = stage.draw(pool, learner.settings.batch, rng)
+        batch = context.noise.perturb(x[pick], pool.y[pick], rng)
+        # Dropout, projections and chains draw from torch's global state, on a stream of their own.
+        torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
+        return batch
+
+    def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
+        reading = read(network, batch)
+        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
+
+    return learner.run(batch_at, losses_of)
 
 
 def with_pseudo_labels(
@@ -178,7 +186,7 @@ def new_learner(
 
 def log(run: runs.Run, network: str, step: Step, rate: float, write: bool) -> str:
     """One line into log.jsonl; returns the words for the progress bar."""
-    losses = {name: float(value) for name, value in step.losses.items()}
+    losses = finite_losses(network, step)
     line = {
         "network": network,
         "step": step.number,
@@ -187,12 +195,18 @@ def log(run: runs.Run, network: str, step: Step, rate: float, write: bool) -> st
         "lr": step.lr,
         "steps_per_second": round(rate, 2),
     }
-    if not all(abs(value) < LARGEST for value in losses.values()):  # also where it is not a number
-        raise Diverged(network, step.number, losses)
     if write:
         with (run.path / "log.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
     return " ".join(f"{name} {value:.3f}" for name, value in losses.items())
+
+
+def finite_losses(network: str, step: Step) -> dict[str, float]:
+    """The step's losses as numbers, or Diverged."""
+    losses = {name: float(value) for name, value in step.losses.items()}
+    if not all(abs(value) < LARGEST for value in losses.values()):  # also where it is not a number
+        raise Diverged(network, step.number, losses)
+    return losses
 
 
 def default_preset(data: Dataset) -> str:
