@@ -328,7 +328,7 @@ def toy(
     steps
         Training steps of each classifier, instead of the preset's 4000.
     jem_steps
-        Training steps of cg-jem, whose Langevin chains are dear; a quarter of the others' if left out.
+        Training steps of cg-jem, whose Langevin chains are dear; an eighth of the others' if left out.
     jobs
         Processes side by side, one thread each.
     set

@@ -24,7 +24,7 @@ from selfcal.toy_rival import TRUTH, Task, compete, draw
 
 RIVALS = ("cg", "cg-sc-all", "cg-dlsm", "cg-jem")
 JEM = "cg-jem"
-JEM_SHARE = 4  # 30 Langevin steps make one step of JEM cost as much as twenty of CG: it gets a quarter of them
+JEM_SHARE = 8  # 30 Langevin steps make one step of JEM as dear as twenty of CG: it gets an eighth of them
 
 
 def toy(
@@ -46,16 +46,19 @@ def toy(
     networks this small gain nothing from a second, and the numbers do not depend on the number of cores.
     """
     out, chosen = Path(out), resolve("moons", settings, steps)
-    own_steps = {JEM: jem_steps or max(1, chosen.classifier.steps // JEM_SHARE)}
-    check(rivals, labels, seeds, jobs)
+    own_steps = {JEM: max(1, chosen.classifier.steps // JEM_SHARE) if jem_steps is None else jem_steps}
+    check(rivals, labels)
+    for name, value in (("--seeds", seeds), ("--jobs", jobs), ("--jem-steps", own_steps[JEM])):
+        if value < 1:
+            raise SelfcalError(f"{name} {value}: at least 1 is needed")
+    for s in range(seed, seed + seeds):
+        draw(labels, s)  # before anything is written: does every class have a label?
     claim(out, {"labels": labels, "settings": chosen.model_dump(), "own_steps": own_steps})
     tasks = [
         Task(method, s, labels, with_steps(chosen, own_steps.get(method)), out / "seeds" / f"{s:04d}")
         for s in range(seed, seed + seeds)
         for method in (TRUTH, *dict.fromkeys(rivals))
     ]
-    for s in range(seed, seed + seeds):
-        draw(labels, s)  # before anything is trained: does every class have a label?
     to_do = [t for t in tasks if not t.result.exists()]
     with bar("toy", len(tasks), len(tasks) - len(to_do), show_progress and bool(to_do)) as tick:
         for done in side_by_side(to_do, jobs):
@@ -103,7 +106,7 @@ def with_steps(settings: Settings, steps: int | None) -> Settings:
     return settings.model_copy(update={"classifier": settings.classifier.model_copy(update={"steps": steps})})
 
 
-def check(rivals: Sequence[str], labels: int, seeds: int, jobs: int) -> None:
+def check(rivals: Sequence[str], labels: int) -> None:
     for name in rivals:
         stages = [stage.name for stage in methods.find(name).stages(Settings())]
         if stages != ["score", "classifier"]:
@@ -112,8 +115,6 @@ def check(rivals: Sequence[str], labels: int, seeds: int, jobs: int) -> None:
         raise SelfcalError("no method is named; give --methods for instance cg,cg-sc-all")
     if not 2 <= labels <= moons.TRAIN:
         raise SelfcalError(f"--labels {labels}: of the {moons.TRAIN} points at least 2 and at most all can be labelled")
-    if seeds < 1 or jobs < 1:
-        raise SelfcalError(f"--seeds {seeds} --jobs {jobs}: at least 1 of each is needed")
 
 
 def claim(out: Path, config: dict[str, Any]) -> None:
@@ -122,8 +123,9 @@ def claim(out: Path, config: dict[str, Any]) -> None:
     if file.exists():
         unlike = differences(json.loads(file.read_text("utf-8")), config)
         if unlike:
+            named = ", ".join(unlike[:6])
             raise SelfcalError(
-                f"{out} was made with another {', '.join(unlike[:6])}; choose another --out or remove it"
+                f"{out} holds another comparison; it differs in {named}. Choose another --out, or remove it"
             )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

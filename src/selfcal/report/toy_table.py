@@ -14,8 +14,8 @@ from rich.table import Table
 COLUMNS = {  # key of a result: its head, lower is better, digits
     "gradient_mse": ("Gradient MSE", True, 2),
     "gradient_cs": ("Gradient CS", False, 3),
-    "gradient_cs_clamped": ("Gradient CS, clamped", False, 3),
     "cond_score_cs": ("Cond-Score CS", False, 3),
+    "direction_cs": ("Gradient CS, any length", False, 3),
 }
 TITLES = {
     "truth": "exact posterior",
@@ -127,9 +127,9 @@ def sentences(report: dict[str, Any]) -> list[str]:
             parts.append(f"{name} {', '.join(f'{n}/{of}' for n, of in counts)}")
         said.append(f"{title(method)} beats CG on so many seeds, column by column: {'; '.join(parts)}.")
     said.append(
-        "Training steps (and seconds, median): "
+        "Training steps (and CPU seconds, median): "
         + ", ".join(
-            f"{title(m)} {mine[0]['steps']} ({median(r['seconds'] for r in mine):.0f} s)"
+            f"{title(m)} {mine[0]['steps']} ({median(r['cpu_seconds'] for r in mine):.0f} s)"
             for m in methods_of(report)
             if m != "truth" and (mine := measured(report, m))
         )
@@ -144,9 +144,9 @@ def sentences(report: dict[str, Any]) -> list[str]:
         "“One λ” is the λ that minimises the gradient MSE, used in every column."
     )
     said.append(
-        "CG-DLSM's frozen score, and the score in Cond-Score CS, are the mixture's exact ones. “Clamped” takes "
-        "gradients shorter than 1e-8 for that long, which is what makes scaling move a cosine in the paper; its "
-        "ceiling is the exact posterior's own."
+        "CG-DLSM's frozen score, and the score in Cond-Score CS, are the mixture's exact ones. In Gradient CS, as in "
+        "the paper, a gradient shorter than 1e-8 counts as vanished, so that even the exact posterior stays below 1; "
+        "the last column, not the paper's, compares directions however short the gradients are."
     )
     return said
 
