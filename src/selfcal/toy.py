@@ -6,7 +6,7 @@ import json
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +85,15 @@ def side_by_side(tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
         finally:
             torch.set_num_threads(threads)
         return
+    others = set(active_children())
     with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn"), initializer=quiet_worker) as pool:
         try:
             for future in as_completed([pool.submit(compete, task) for task in tasks]):
                 yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # otherwise an error would wait for all the rest
+        except BaseException:  # otherwise an error or an interrupt would wait for all the rest
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(active_children()) - others:
+                worker.terminate()
             raise
 
 
