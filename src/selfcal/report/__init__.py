@@ -16,5 +16,11 @@ def _demo(folder: Path) -> Path:
     return write_page(folder)
 
 
-PAGES: dict[str, Callable[[Path], Path]] = {"compare.json": _comparison, "guides.json": _demo}
+def _toy(folder: Path) -> Path:
+    from selfcal.report.toy_page import write_page
+
+    return write_page(folder)
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {"compare.json": _comparison, "guides.json": _demo, "toy.json": _toy}
 """The file a folder of results is known by, and what makes its page."""
