@@ -227,3 +227,13 @@ def test_nothing_unpickles():
         text = file.read_text()
         for word in ("import pickle", "torch.load(", "torch.save(", "allow_pickle=True", "joblib"):
             assert word not in text, (file, word)
+
+
+def test_a_run_from_before_a_setting_existed_continues(tmp_path):
+    """Its default is what the run was made with."""
+    run = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
+    config = json.loads((run.path / "config.json").read_text())
+    for section in ("score", "classifier", "conditional"):
+        del config["settings"][section]["network"]
+    (run.path / "config.json").write_text(json.dumps(config))
+    selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)

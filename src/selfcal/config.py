@@ -5,14 +5,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from selfcal.errors import SelfcalError, unknown
 
 NETWORKS = ("score", "classifier", "conditional")
 """The roles a network can have; each has a section of settings of its own."""
+
+
+def _from_commas(value: Any) -> Any:
+    """ "1,2,2" -> ["1", "2", "2"]; "" -> []."""
+    return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_from_commas)]
 
 
 class Section(BaseModel):
@@ -34,8 +42,14 @@ class NoiseSettings(Section):
 class NetworkSettings(Section):
     """One network and how it is trained."""
 
-    width: int = Field(256, ge=1)
-    blocks: int = Field(3, ge=1)
+    network: Literal["mlp", "ncsnpp"] = Field("mlp", description="mlp, or ncsnpp, the paper's U-Net for images")
+    width: int = Field(256, ge=1, description="of the mlp's layers, or channels of the U-Net at full resolution")
+    blocks: int = Field(3, ge=1, description="residual blocks; of the U-Net, at each resolution")
+    multipliers: Sizes = Field((1, 2, 2, 2), description="ncsnpp: channels at each halving, in widths")
+    attention: Sizes = Field((16,), description="ncsnpp: the resolutions at which pixels attend to each other")
+    form: Literal["edm", "ve"] = Field(
+        "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
+    )
     dropout: float = Field(0.0, ge=0, lt=1)
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2)

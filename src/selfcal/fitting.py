@@ -21,6 +21,7 @@ from selfcal.config import Settings, presets, resolve
 from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
 from selfcal.errors import SelfcalError
 from selfcal.methods import Context, Stage
+from selfcal.nets import without_memory
 from selfcal.noise import Noisy
 from selfcal.progress import bar
 from selfcal.pseudo_labels import complete
@@ -52,6 +53,8 @@ def train(
     row = methods.find(method)
     pile, seen = reveal(load_data(data), labels, seed)
     chosen = resolve(preset or default_preset(pile), settings, steps)
+    for stage in row.stages(chosen):  # refuses settings that do not fit the data, before anything is written
+        without_memory(stage.build, chosen, pile.shape, len(pile.classes))
     donor = compatible_score(runs.load(score), row, chosen, pile) if score is not None else None
     config = describe(data, pile, seen, row.name, labels, seed, chosen, donor)
 
@@ -231,14 +234,15 @@ def describe(
         "labels_sha256": hashlib.sha256(seen.numpy().tobytes()).hexdigest(),
         "seed": seed,
         "score_from": None if donor is None else score_sha256(donor),
-        "settings": settings.model_dump(),
+        "settings": settings.model_dump(mode="json"),
     }
 
 
 def claim(out: Path, config: dict[str, Any], accelerator: Accelerator) -> runs.Run:
     """Make the run directory, or recognise it as this very run; refuse one that holds anything else."""
     if (out / "config.json").exists():
-        there = runs.load(out).config
+        before = runs.load(out)  # settings it does not know yet, being older, had today's default
+        there = before.config | {"settings": before.settings.model_dump(mode="json")}
         differing = sorted(set(differences(there, config)) - {"selfcal", "data.source", "labels"})
         if differing:
             named = ", ".join(differing[:6]) + (f" and {len(differing) - 6} more" if len(differing) > 6 else "")
