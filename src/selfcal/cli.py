@@ -93,7 +93,8 @@ def train(
     Parameters
     ----------
     data
-        moons, digits, an .npz file (arrays x and y), or a folder of images (class sub-folders and/or unlabeled/).
+        moons, digits, cifar10, cifar100, fashion, mnist, an .npz file (arrays x and y), or a folder of images (class
+        sub-folders and/or unlabeled/).
     method
         A row of `selfcal methods`.
     labels

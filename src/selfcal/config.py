@@ -39,6 +39,10 @@ class NoiseSettings(Section):
         return self
 
 
+class DataSettings(Section):
+    flips: bool = Field(False, description="mirror every other training image, chosen at random, left to right")
+
+
 class NetworkSettings(Section):
     """One network and how it is trained."""
 
@@ -47,6 +51,9 @@ class NetworkSettings(Section):
     blocks: int = Field(3, ge=1, description="residual blocks; of the U-Net, at each resolution")
     multipliers: Sizes = Field((1, 2, 2, 2), description="ncsnpp: channels at each halving, in widths")
     attention: Sizes = Field((16,), description="ncsnpp: the resolutions at which pixels attend to each other")
+    fourier_scale: float = Field(
+        16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
+    )
     form: Literal["edm", "ve"] = Field(
         "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
     )
@@ -101,6 +108,7 @@ class RunSettings(Section):
 
 
 class Settings(Section):
+    data: DataSettings = DataSettings()
     noise: NoiseSettings = NoiseSettings()
     score: NetworkSettings = NetworkSettings()
     classifier: NetworkSettings = NetworkSettings()
@@ -116,9 +124,14 @@ def presets() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, Any]:
+    """A preset's differences; `like = "other"` in its file starts from another preset."""
     if name not in presets():
         raise unknown("preset", name, presets())
-    return tomllib.loads((resources.files("selfcal") / "presets" / f"{name}.toml").read_text("utf-8"))
+    tree = tomllib.loads((resources.files("selfcal") / "presets" / f"{name}.toml").read_text("utf-8"))
+    whole: dict[str, Any] = read_preset(tree.pop("like")) if "like" in tree else {}
+    for section, values in tree.items():
+        whole[section] = whole.get(section, {}) | values
+    return whole
 
 
 def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps: int | None = None) -> Settings:

@@ -19,6 +19,7 @@ from selfcal import checkpoint, methods
 from selfcal import run as runs
 from selfcal.config import Settings, presets, resolve
 from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
+from selfcal.data.mirror import mirrored_at_random
 from selfcal.errors import SelfcalError
 from selfcal.methods import Context, Stage
 from selfcal.nets import without_memory
@@ -53,6 +54,8 @@ def train(
     row = methods.find(method)
     pile, seen = reveal(load_data(data), labels, seed)
     chosen = resolve(preset or default_preset(pile), settings, steps)
+    if chosen.data.flips and not pile.is_image:
+        raise SelfcalError(f"data.flips mirrors images; {pile.name} holds points")
     for stage in row.stages(chosen):  # refuses settings that do not fit the data, before anything is written
         without_memory(stage.build, chosen, pile.shape, len(pile.classes))
     donor = compatible_score(runs.load(score), row, chosen, pile) if score is not None else None
@@ -115,7 +118,8 @@ def train_stage(
     def batch_at(step: int) -> Noisy:
         rng = random_state(seed, stage.name, step)
         pick = stage.draw(pool, learner.settings.batch, rng)
-        batch = context.noise.perturb(data.x[pick], pool.y[pick], rng)
+        x0 = mirrored_at_random(data.x[pick], rng) if settings.data.flips else data.x[pick]
+        batch = context.noise.perturb(x0, pool.y[pick], rng)
         # Dropout, projections and chains draw from torch's global state, on a stream of their own.
         torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)))
         return batch

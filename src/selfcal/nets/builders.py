@@ -64,6 +64,7 @@ def unet_keywords(net: NetworkSettings, shape: Shape) -> dict[str, Any]:
         "blocks": net.blocks,
         "attention": [level for level in range(halvings + 1) if shape[1] // 2**level in net.attention],
         "dropout": net.dropout,
+        "fourier_scale": net.fourier_scale,
     }
 
 

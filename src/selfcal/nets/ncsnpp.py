@@ -90,11 +90,12 @@ class Encoder(nn.Module):
         blocks: int = 4,
         attention: Sequence[int] = (1,),
         dropout: float = 0.1,
+        fourier_scale: float = 16.0,
         classes: int = 0,
     ) -> None:
         super().__init__()
         embedding, last = 4 * width, len(multipliers) - 1
-        self.features = FourierFeatures(width, scale=16 * 2 * math.pi)
+        self.features = FourierFeatures(width, scale=2 * math.pi * fourier_scale)
         self.embed = nn.Sequential(
             spread_evenly(nn.Linear(2 * width, embedding)),
             nn.SiLU(),
@@ -155,6 +156,7 @@ class NCSNpp(nn.Module):
         blocks: int = 4,
         attention: Sequence[int] = (1,),
         dropout: float = 0.1,
+        fourier_scale: float = 16.0,
         classes: int = 0,
     ) -> None:
         super().__init__()
@@ -165,6 +167,7 @@ class NCSNpp(nn.Module):
             blocks=blocks,
             attention=attention,
             dropout=dropout,
+            fourier_scale=fourier_scale,
             classes=classes,
         )
         skips, h = list(self.encoder.made), self.encoder.made[-1]
