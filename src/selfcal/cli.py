@@ -85,6 +85,7 @@ def train(
     preset: str | None = None,
     seed: int = 0,
     set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Train what a method needs on DATA; the same command resumes an interrupted run.
 
@@ -111,7 +112,15 @@ def train(
         Chooses the labelled images, the first weights and all noise.
     set
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
+    dry_run
+        Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
+    if dry_run:
+        from selfcal.planning import plan
+        from selfcal.report.plan_table import print_plan
+
+        print_plan(out_console, plan(data, method, labels, seed=seed, steps=steps, preset=preset, settings=set or []))
+        return
     from selfcal.fitting import train as run_training
 
     run = run_training(
