@@ -143,7 +143,7 @@ def test_settings_choose_the_network():
         ((2,), [], "for points set network=mlp"),
         ((1, 6, 6), ["score.multipliers=1,2,2"], "cannot be halved 2 times"),
         ((1, 8, 8), ["score.multipliers=1,none"], r"score\.multipliers"),
-        ((1, 8, 8), ["score.network=cnn"], "'mlp' or 'ncsnpp'"),
+        ((1, 8, 8), ["score.network=cnn"], "'mlp', 'ncsnpp'"),
     ],
 )
 def test_refusals(shape, changes, message):

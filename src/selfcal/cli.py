@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.table import Table
 
 from selfcal import __version__
 from selfcal.errors import SelfcalError
+
+if TYPE_CHECKING:
+    from selfcal.run import Run
 
 app = App(
     name="selfcal",
@@ -135,23 +138,81 @@ def train(
         settings=set or [],
         show_progress=True,
     )
-    if run.diverged:
-        from selfcal.run import divergence_in_words
+    finished(run)
 
-        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
-        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
-    for stage, labels_given in (run.pseudo_labels or {}).items():
-        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
-        out_console.print(
-            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
-            highlight=False,
+
+@app.command
+def adopt(
+    source: Path,
+    /,
+    *,
+    data: str,
+    method: str = "cg-sc-all",
+    labels: str = "0.02",
+    out: Path,
+    steps: int | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+) -> None:
+    """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
+
+    Example: selfcal adopt ddpm-digits/ --data digits --labels 4/class --out runs/adopted
+
+    Parameters
+    ----------
+    source
+        A diffusers pipeline's folder (UNet2DModel), or a checkpoint of score_sde_pytorch (.pth or .safetensors).
+    data
+        Images like those the model was trained on, as for `selfcal train`.
+    method
+        A row of `selfcal methods` that guides by a classifier.
+    labels
+        As for `selfcal train`.
+    out
+        The run directory to make or continue.
+    steps
+        Training steps of the guide, instead of the preset's.
+    preset
+        As for `selfcal train`.
+    seed
+        As for `selfcal train`.
+    set
+        As for `selfcal train`.
+    """
+    from selfcal.adopting import adopt as run_adoption
+
+    finished(
+        run_adoption(
+            source, data, labels, method, out, seed=seed, steps=steps, preset=preset, settings=set or [],
+            show_progress=True,
         )
+    )  # fmt: skip
+
+
+@app.command
+def export(run: Path, /, *, out: Path) -> None:
+    """Write a finished run as a diffusers pipeline that loads without selfcal.
+
+    Example: selfcal export runs/adopted --out pipeline/
+
+    Parameters
+    ----------
+    run
+        A finished run directory.
+    out
+        The folder to make. In Python: DiffusionPipeline.from_pretrained(folder, trust_remote_code=True), then
+        pipe(class_labels=[3, 5], guidance_scale=2.0).
+    """
+    from selfcal.interop.export import export as write_pipeline
+    from selfcal.run import load
+
+    write_pipeline(load(run), out)
     out_console.print(
-        f"{run.path} is finished: {run.method.title}, "
-        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
-        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )
 
 
@@ -343,6 +404,28 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
         out_console.print(f"diverged: {about['diverged']}", highlight=False)
     if about["metrics"] and about["metrics"]["results"]:
         print_results(out_console, about["metrics"]["results"], "metrics.json")
+
+
+def finished(run: Run) -> None:
+    """What came of a training, and what to type next."""
+    if run.diverged:
+        from selfcal.run import divergence_in_words
+
+        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
+        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
+    for stage, labels_given in (run.pseudo_labels or {}).items():
+        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
+        out_console.print(
+            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
+            highlight=False,
+        )
+    out_console.print(
+        f"{run.path} is finished: {run.method.title}, "
+        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
+        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def check_free(target: Path, ours: bool) -> None:

@@ -46,7 +46,9 @@ class DataSettings(Section):
 class NetworkSettings(Section):
     """One network and how it is trained."""
 
-    network: Literal["mlp", "ncsnpp"] = Field("mlp", description="mlp, or ncsnpp, the paper's U-Net for images")
+    network: Literal["mlp", "ncsnpp", "adopted"] = Field(
+        "mlp", description="mlp, ncsnpp (the paper's U-Net for images), or one that `selfcal adopt` took in"
+    )
     width: int = Field(256, ge=1, description="of the mlp's layers, or channels of the U-Net at full resolution")
     blocks: int = Field(3, ge=1, description="residual blocks; of the U-Net, at each resolution")
     multipliers: Sizes = Field((1, 2, 2, 2), description="ncsnpp: channels at each halving, in widths")
@@ -54,9 +56,10 @@ class NetworkSettings(Section):
     fourier_scale: float = Field(
         16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
     )
-    form: Literal["edm", "ve"] = Field(
+    form: Literal["edm", "ve", "adopted"] = Field(
         "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
     )
+    adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
     dropout: float = Field(0.0, ge=0, lt=1)
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2)
@@ -140,8 +143,7 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
     if steps is not None:
         for network in NETWORKS:
             tree.setdefault(network, {})["steps"] = steps
-    pairs = changes.items() if isinstance(changes, Mapping) else [_split(change) for change in changes]
-    for key, value in pairs:
+    for key, value in pairs(changes):
         _put(tree, key, value)
     try:
         return Settings.model_validate(tree)
@@ -150,6 +152,11 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
         key = ".".join(str(part) for part in problem["loc"])
         value = "" if isinstance(problem["input"], dict) else f" = {problem['input']!r}"
         raise SelfcalError(f"setting {key}{value}: {problem['msg'].removeprefix('Value error, ').lower()}") from None
+
+
+def pairs(changes: Mapping[str, Any] | Iterable[str]) -> list[tuple[str, Any]]:
+    """Changes as (key, value), however they were given."""
+    return list(changes.items()) if isinstance(changes, Mapping) else [_split(change) for change in changes]
 
 
 def keys() -> dict[str, Any]:

@@ -11,41 +11,43 @@ from torch import nn
 
 from selfcal.config import NetworkSettings, Settings
 from selfcal.errors import SelfcalError
-from selfcal.nets.classifier import Classifier, EncoderHead, small
-from selfcal.nets.forms import EDM, VE, Form, ScoreModel
-from selfcal.nets.mlp import MLP, size
-from selfcal.nets.ncsnpp import Encoder, NCSNpp
+from selfcal.nets.classifier import Classifier
+from selfcal.nets.forms import Form, ScoreModel
+from selfcal.nets.mlp import size
+from selfcal.nets.recipes import Recipe, make_classifier, make_form, make_score_model
 
 Shape = tuple[int, ...]
-Build = Callable[[NetworkSettings, Shape, int], nn.Module]
-"""One network's settings, the shape of an example, the number of classes -> the network."""
+Describe = Callable[[NetworkSettings, Shape, int], Recipe]
+"""One network's settings, the shape of an example, the number of classes -> its recipe."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """A row of the table of networks; a denoiser is told the class where there are classes."""
 
-    denoiser: Build
-    classifier: Build
+    denoiser: Describe
+    classifier: Describe
 
 
-def mlp_denoiser(net: NetworkSettings, shape: Shape, classes: int) -> nn.Module:
+def mlp_denoiser(net: NetworkSettings, shape: Shape, classes: int) -> Recipe:
     n = size(shape)
-    return MLP(n, n, width=net.width, blocks=net.blocks, dropout=net.dropout, classes=classes)
+    return "mlp", {"inputs": n, "outputs": n, "classes": classes, **mlp_keywords(net)}
 
 
-def mlp_classifier(net: NetworkSettings, shape: Shape, classes: int) -> nn.Module:
-    trunk = MLP(size(shape), classes, width=net.width, blocks=net.blocks, dropout=net.dropout)
-    small(trunk.leave)
-    return trunk
+def mlp_classifier(net: NetworkSettings, shape: Shape, classes: int) -> Recipe:
+    return "mlp-classifier", {"inputs": size(shape), "outputs": classes, **mlp_keywords(net)}
 
 
-def ncsnpp_denoiser(net: NetworkSettings, shape: Shape, classes: int) -> nn.Module:
-    return NCSNpp(shape[0], classes=classes, **unet_keywords(net, shape))
+def mlp_keywords(net: NetworkSettings) -> dict[str, Any]:
+    return {"width": net.width, "blocks": net.blocks, "dropout": net.dropout}
 
 
-def ncsnpp_classifier(net: NetworkSettings, shape: Shape, classes: int) -> nn.Module:
-    return EncoderHead(Encoder(shape[0], **unet_keywords(net, shape)), classes)
+def ncsnpp_denoiser(net: NetworkSettings, shape: Shape, classes: int) -> Recipe:
+    return "ncsnpp", {"classes": classes, **unet_keywords(net, shape)}
+
+
+def ncsnpp_classifier(net: NetworkSettings, shape: Shape, classes: int) -> Recipe:
+    return "ncsnpp-classifier", {"classes": classes, **unet_keywords(net, shape)}
 
 
 def unet_keywords(net: NetworkSettings, shape: Shape) -> dict[str, Any]:
@@ -59,8 +61,9 @@ def unet_keywords(net: NetworkSettings, shape: Shape) -> dict[str, Any]:
             f"{len(net.multipliers)} multipliers does; give it fewer, for instance multipliers=1,2"
         )
     return {
+        "channels": shape[0],
         "width": net.width,
-        "multipliers": net.multipliers,
+        "multipliers": list(net.multipliers),
         "blocks": net.blocks,
         "attention": [level for level in range(halvings + 1) if shape[1] // 2**level in net.attention],
         "dropout": net.dropout,
@@ -68,31 +71,57 @@ def unet_keywords(net: NetworkSettings, shape: Shape) -> dict[str, Any]:
     }
 
 
+def adopted_denoiser(net: NetworkSettings, shape: Shape, classes: int) -> Recipe:
+    from selfcal.interop.diffusers import unet_recipe
+
+    return unet_recipe(net.adopted)
+
+
+def no_adopted_classifier(net: NetworkSettings, shape: Shape, classes: int) -> Recipe:
+    raise SelfcalError("an adopted network is a score model; for the classifier set network=mlp or network=ncsnpp")
+
+
 KINDS: dict[str, Kind] = {
     "mlp": Kind(mlp_denoiser, mlp_classifier),
     "ncsnpp": Kind(ncsnpp_denoiser, ncsnpp_classifier),
+    "adopted": Kind(adopted_denoiser, no_adopted_classifier),
+}
+
+
+def adopted_form(net: NetworkSettings, settings: Settings) -> Recipe:
+    from selfcal.interop.diffusers import form_recipe
+
+    return form_recipe(net.adopted)
+
+
+FORM_RECIPES: dict[str, Callable[[NetworkSettings, Settings], Recipe]] = {
+    "edm": lambda net, settings: ("edm", {"sigma_data": settings.noise.sigma_data}),
+    "ve": lambda net, settings: ("ve", {}),
+    "adopted": adopted_form,
 }
 
 
 def form_of(net: NetworkSettings, settings: Settings) -> Form:
-    forms: dict[str, Form] = {"edm": EDM(settings.noise.sigma_data), "ve": VE()}
-    return forms[net.form]
+    return make_form(FORM_RECIPES[net.form](net, settings))
+
+
+def score_recipes(net: NetworkSettings, settings: Settings, shape: Shape, classes: int) -> tuple[Recipe, Recipe]:
+    """Of the network and of the form."""
+    return KINDS[net.network].denoiser(net, shape, classes), FORM_RECIPES[net.form](net, settings)
 
 
 def build_score(settings: Settings, shape: Shape, classes: int) -> ScoreModel:
-    net = settings.score
-    return ScoreModel(KINDS[net.network].denoiser(net, shape, 0), form_of(net, settings))
+    return make_score_model(*score_recipes(settings.score, settings, shape, 0))
 
 
 def build_conditional(settings: Settings, shape: Shape, classes: int) -> ScoreModel:
     """Takes y too; −1 is the null token."""
-    net = settings.conditional
-    return ScoreModel(KINDS[net.network].denoiser(net, shape, classes), form_of(net, settings))
+    return make_score_model(*score_recipes(settings.conditional, settings, shape, classes))
 
 
 def build_classifier(settings: Settings, shape: Shape, classes: int) -> Classifier:
     net = settings.classifier
-    return Classifier(KINDS[net.network].classifier(net, shape, classes), settings.noise.sigma_data)
+    return make_classifier(KINDS[net.network].classifier(net, shape, classes), settings.noise.sigma_data)
 
 
 def without_memory(build: Callable[..., nn.Module], *arguments: Any) -> nn.Module:

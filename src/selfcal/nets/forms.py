@@ -6,6 +6,7 @@ matching weighs σ: always so that the error of F itself counts alike at every �
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -17,14 +18,23 @@ class Coefficients(NamedTuple):
     skip: Tensor | float
     out: Tensor
     shrink: Tensor | float  # 1/c_in
-    noise: Tensor  # the noise level the network is told; it takes the logarithm itself
+    noise: Tensor  # what the network is told of σ
 
 
-class EDM:
+class Form:
+    def __call__(self, sigma: Tensor) -> Coefficients:
+        raise NotImplementedError
+
+    def weight(self, sigma: Tensor) -> Tensor:
+        """σ²/c_out²: what makes ½‖σ s + z‖² the squared error of F."""
+        return (sigma / self(sigma).out) ** 2
+
+
+@dataclass(frozen=True)
+class EDM(Form):
     """Inputs and targets of unit variance whatever σ is, for data of spread σ_d."""
 
-    def __init__(self, sigma_data: float) -> None:
-        self.sigma_data = sigma_data
+    sigma_data: float = 0.5
 
     def __call__(self, sigma: Tensor) -> Coefficients:
         d = self.sigma_data
@@ -32,11 +42,11 @@ class EDM:
         return Coefficients((d / total) ** 2, sigma * d / total, total, sigma)
 
     def weight(self, sigma: Tensor) -> Tensor:
-        """σ²/c_out²."""
         return 1 + (sigma / self.sigma_data) ** 2
 
 
-class VE:
+@dataclass(frozen=True)
+class VE(Form):
     """The paper's, as in score_sde: s = F(x, σ)/σ, with λ(t) = σ² and nothing more.
 
     There the data lies in [0, 1], and the network is told σ in those units: half of ours.
@@ -44,12 +54,6 @@ class VE:
 
     def __call__(self, sigma: Tensor) -> Coefficients:
         return Coefficients(1.0, sigma, 1.0, sigma / 2)
-
-    def weight(self, sigma: Tensor) -> Tensor:
-        return sigma.new_ones(sigma.shape)
-
-
-Form = EDM | VE
 
 
 class ScoreModel(nn.Module):
