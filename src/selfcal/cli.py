@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.table import Table
 
 from selfcal import __version__
 from selfcal.errors import SelfcalError
+
+if TYPE_CHECKING:
+    from selfcal.run import Run
 
 app = App(
     name="selfcal",
@@ -94,6 +97,7 @@ def train(
     preset: str | None = None,
     seed: int = 0,
     set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Train what a method needs on DATA; the same command resumes an interrupted run.
 
@@ -102,7 +106,8 @@ def train(
     Parameters
     ----------
     data
-        moons, digits, an .npz file (arrays x and y), or a folder of images (class sub-folders and/or unlabeled/).
+        moons, digits, cifar10, cifar100, fashion, mnist, an .npz file (arrays x and y), or a folder of images (class
+        sub-folders and/or unlabeled/).
     method
         A row of `selfcal methods`.
     labels
@@ -119,7 +124,15 @@ def train(
         Chooses the labelled images, the first weights and all noise.
     set
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
+    dry_run
+        Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
+    if dry_run:
+        from selfcal.planning import plan
+        from selfcal.report.plan_table import print_plan
+
+        print_plan(out_console, plan(data, method, labels, seed=seed, steps=steps, preset=preset, settings=set or []))
+        return
     from selfcal.fitting import train as run_training
 
     run = run_training(
@@ -134,23 +147,81 @@ def train(
         settings=set or [],
         show_progress=True,
     )
-    if run.diverged:
-        from selfcal.run import divergence_in_words
+    finished(run)
 
-        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
-        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
-    for stage, labels_given in (run.pseudo_labels or {}).items():
-        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
-        out_console.print(
-            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
-            highlight=False,
+
+@app.command
+def adopt(
+    source: Path,
+    /,
+    *,
+    data: str,
+    method: str = "cg-sc-all",
+    labels: str = "0.02",
+    out: Path,
+    steps: int | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+) -> None:
+    """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
+
+    Example: selfcal adopt ddpm-digits/ --data digits --labels 4/class --out runs/adopted
+
+    Parameters
+    ----------
+    source
+        A diffusers pipeline's folder (UNet2DModel), or a checkpoint of score_sde_pytorch (.pth or .safetensors).
+    data
+        Images like those the model was trained on, as for `selfcal train`.
+    method
+        A row of `selfcal methods` that guides by a classifier.
+    labels
+        As for `selfcal train`.
+    out
+        The run directory to make or continue.
+    steps
+        Training steps of the guide, instead of the preset's.
+    preset
+        As for `selfcal train`.
+    seed
+        As for `selfcal train`.
+    set
+        As for `selfcal train`.
+    """
+    from selfcal.adopting import adopt as run_adoption
+
+    finished(
+        run_adoption(
+            source, data, labels, method, out, seed=seed, steps=steps, preset=preset, settings=set or [],
+            show_progress=True,
         )
+    )  # fmt: skip
+
+
+@app.command
+def export(run: Path, /, *, out: Path) -> None:
+    """Write a finished run as a diffusers pipeline that loads without selfcal.
+
+    Example: selfcal export runs/adopted --out pipeline/
+
+    Parameters
+    ----------
+    run
+        A finished run directory.
+    out
+        The folder to make. In Python: DiffusionPipeline.from_pretrained(folder, trust_remote_code=True), then
+        pipe(class_labels=[3, 5], guidance_scale=2.0).
+    """
+    from selfcal.interop.export import export as write_pipeline
+    from selfcal.run import load
+
+    write_pipeline(load(run), out)
     out_console.print(
-        f"{run.path} is finished: {run.method.title}, "
-        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
-        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )
 
 
@@ -503,6 +574,28 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
             raise SelfcalError(
                 f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
             ) from None
+
+
+def finished(run: Run) -> None:
+    """What came of a training, and what to type next."""
+    if run.diverged:
+        from selfcal.run import divergence_in_words
+
+        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
+        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
+    for stage, labels_given in (run.pseudo_labels or {}).items():
+        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
+        out_console.print(
+            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
+            highlight=False,
+        )
+    out_console.print(
+        f"{run.path} is finished: {run.method.title}, "
+        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
+        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def check_free(target: Path, ours: bool) -> None:

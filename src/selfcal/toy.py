@@ -52,7 +52,7 @@ def toy(
             raise SelfcalError(f"{name} {value}: at least 1 is needed")
     for s in range(seed, seed + seeds):
         draw(labels, s)  # before anything is written: does every class have a label?
-    claim(out, {"labels": labels, "settings": chosen.model_dump(), "own_steps": own_steps})
+    claim(out, {"labels": labels, "settings": chosen.model_dump(mode="json"), "own_steps": own_steps})
     tasks = [
         Task(method, s, labels, with_steps(chosen, own_steps.get(method)), out / "seeds" / f"{s:04d}")
         for s in range(seed, seed + seeds)
@@ -67,7 +67,7 @@ def toy(
         {
             "labels": labels,
             "examples": moons.TRAIN,
-            "settings": chosen.model_dump(),
+            "settings": chosen.model_dump(mode="json"),
             "results": [json.loads(t.result.read_text("utf-8")) for t in tasks],
         },
     )

@@ -85,7 +85,8 @@ class Grid:
         """A new grid, or the one that is there with these cells added; refuses another protocol."""
         if (out / "compare.json").exists():
             grid = cls.read(out)
-            unlike = differences(asdict(grid.protocol), asdict(protocol))
+            there = asdict(grid.protocol) | {"settings": grid.protocol.resolved.model_dump(mode="json")}
+            unlike = differences(there, asdict(protocol))  # settings added since have their defaults
             unlike = [key for key in unlike if key not in ("data", "score_labels")]
             if unlike:
                 named = ", ".join(unlike[:6]) + (f" and {len(unlike) - 6} more" if len(unlike) > 6 else "")

@@ -65,7 +65,7 @@ def compare(
         data=str(data) if str(data) in SOURCES else str(Path(data).resolve()),
         data_sha256=pile.sha256,
         preset=preset or default_preset(pile),
-        settings=chosen.model_dump(),
+        settings=chosen.model_dump(mode="json"),
         samples=count or max(2, min(MOST, len(pile.x)) // len(pile.classes)) * len(pile.classes),
         score_labels=str(labels[0]),
     )
