@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from selfcal.methods import METHODS
 from selfcal.report.summary import LOWER_IS_BETTER, Summary
 
 COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}
@@ -24,8 +25,9 @@ LINES = [  # for as many methods as there are; with a marker each, so that no on
 MARKERS = "osv^<>DdPXph*"
 
 
-def line(method: str, position: int) -> dict[str, Any]:
-    """How a method is drawn among many."""
+def line(method: str) -> dict[str, Any]:
+    """How a method is drawn among many: the same in every figure."""
+    position = list(METHODS).index(method)
     colour = COLOURS.get(method, LINES[position % len(LINES)])
     return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": method}
 
@@ -124,7 +126,7 @@ def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Se
                 continue
             shift = 1 + 0.03 * (i - len(methods) / 2)  # so that bars at one number of labels can be told apart
             x, y = [n * shift for n, _ in found], [e.mean for _, e in found]
-            a.errorbar(x, y, yerr=[e.reach or 0 for _, e in found], elinewidth=0.8, **line(method, i))
+            a.errorbar(x, y, yerr=[e.reach or 0 for _, e in found], elinewidth=0.8, **line(method))
         counts = sorted(summary.labelled.values())
         a.set_xscale("log")
         a.set_xticks(counts, [str(n) for n in counts])
@@ -140,14 +142,14 @@ def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Se
 def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[str, str], methods: Sequence[str]) -> str:
     """Metrics against λ on the samples it was chosen on, means over seeds, a line per method."""
     figure, axes = panel(len(metrics))
-    for i, method in enumerate(methods):
+    for method in methods:
         rows = [row for o in outcomes if o["method"] == method for row in o.get("selection", ())]
         scales = sorted({row["scale"] for row in rows})
         for a, metric in zip(axes, metrics, strict=True):
             known = {s: [r[metric] for r in rows if r["scale"] == s and r[metric] is not None] for s in scales}
             points = [(s, statistics.fmean(values)) for s, values in known.items() if values]
             if points:
-                a.plot(*zip(*points, strict=True), **line(method, i))
+                a.plot(*zip(*points, strict=True), **line(method))
     for a, (metric, title) in zip(axes, metrics.items(), strict=True):
         a.set_xlabel("guidance scale λ")
         a.set_title(title)
