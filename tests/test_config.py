@@ -38,3 +38,10 @@ def test_refusals(changes, message):
 def test_unknown_preset():
     with pytest.raises(SelfcalError, match="did you mean 'digits'"):
         resolve("digit")
+
+
+def test_a_preset_may_start_from_another():
+    assert resolve("cifar10-deep").score.blocks == 8
+    assert resolve("cifar10-deep").score.lr == resolve("cifar10").score.lr
+    assert resolve("cifar100") == resolve("cifar10")
+    assert resolve("fashion-small").score.attention == (7,)

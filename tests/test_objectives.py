@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED
+from selfcal.nets.forms import EDM
 from selfcal.noise import Noisy
 from selfcal.objectives import Estimate, Reading, cross_entropy, denoising, self_calibration
 from selfcal.objectives.dsm import residual
@@ -112,7 +113,7 @@ def test_denoising_weight_makes_it_edms_loss():
     denoised = batch.x + sigma[:, None] ** 2 * estimate.score
     weight = (sigma**2 + sigma_data**2) / (sigma * sigma_data) ** 2
     expected = 0.5 * (weight * (denoised - batch.x0).square().sum(1)).mean()
-    torch.testing.assert_close(denoising(sigma_data)(estimate), expected)
+    torch.testing.assert_close(denoising(EDM(sigma_data).weight)(estimate), expected)
 
 
 def test_all_terms_share_one_forward_pass():

@@ -232,3 +232,13 @@ def test_an_unfinished_run_says_so(tmp_path, monkeypatch):
     trained(tmp_path / "r")
     with pytest.raises(SelfcalError, match="no checkpoint yet"):
         selfcal.load(tmp_path / "r").sample(count=2)
+
+
+def test_a_run_from_before_a_setting_existed_continues(tmp_path):
+    """Its default is what the run was made with."""
+    run = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
+    config = json.loads((run.path / "config.json").read_text())
+    for section in ("score", "classifier", "conditional"):
+        del config["settings"][section]["network"]
+    (run.path / "config.json").write_text(json.dumps(config))
+    selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)

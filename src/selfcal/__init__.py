@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from selfcal.adopting import adopt
     from selfcal.errors import SelfcalError
     from selfcal.fitting import train
     from selfcal.run import Run, load
     from selfcal.sampling import Samples
 
-__all__ = ["Run", "Samples", "SelfcalError", "load", "train"]
+__all__ = ["Run", "Samples", "SelfcalError", "adopt", "load", "train"]
 
 _ROOMS = {
     "Run": "selfcal.run",
     "Samples": "selfcal.sampling",
     "SelfcalError": "selfcal.errors",
+    "adopt": "selfcal.adopting",
     "load": "selfcal.run",
     "train": "selfcal.fitting",
 }

@@ -50,7 +50,7 @@ def steps_saved(folder: Path) -> list[int]:
 
 def save(folder: Path, step: int, state: Mapping[str, Mapping[str, Tensor]], about: dict[str, Any]) -> Path:
     """Write step's checkpoint into folder: complete, or not at all."""
-    files = {f"{group}.safetensors": _packed(tensors) for group, tensors in state.items() if tensors}
+    files = {f"{group}.safetensors": _packed(tensors) for group, tensors in state.items() if tensors or group in GROUPS}
     files["state.json"] = json.dumps({"step": step, **about}, indent=1).encode()
     return _put(folder, step, files)
 

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.table import Table
 
 from selfcal import __version__
 from selfcal.errors import SelfcalError
+
+if TYPE_CHECKING:
+    from selfcal.run import Run
 
 app = App(
     name="selfcal",
@@ -59,20 +62,26 @@ def demo(*, out: Path = Path("runs/demo"), seed: int = 0, steps: int | None = No
 
 @app.command
 def methods() -> None:
-    """Print the method table: networks, terms and weights, data each term sees, guidance.
+    """Print the method table: networks, terms and weights, data each term sees, guidance, cost of a step.
 
     Example: selfcal methods
     """
+    from selfcal import costs
     from selfcal.config import Settings
     from selfcal.methods import METHODS, Context
 
+    measured = costs.measured()
     table = Table("method", "network", "loss: weight·term(data it sees)", "guides by", box=None, padding=(0, 1))
+    table.add_column("step", justify="right")
     for row in METHODS.values():
         for i, stage in enumerate(row.stages(Settings())):
             terms = stage.terms(Context.typical())
             loss = " + ".join(f"{t.weight:g}·{name}({t.sees})" for name, t in terms.items())
-            table.add_row(row.name if i == 0 else "", stage.name, loss, row.guide if i == 0 else "")
+            cost = measured.get(costs.key(row.name, stage))
+            cells = (stage.name, loss, row.guide if i == 0 else "", "–" if cost is None else f"{cost:.1f}")
+            table.add_row(row.name if i == 0 else "", *cells)
     out_console.print(table)
+    out_console.print("step: cost of a training step in plain cross-entropy steps, as measured by make bench")
 
 
 @app.command
@@ -88,6 +97,7 @@ def train(
     preset: str | None = None,
     seed: int = 0,
     set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Train what a method needs on DATA; the same command resumes an interrupted run.
 
@@ -96,7 +106,8 @@ def train(
     Parameters
     ----------
     data
-        moons, digits, an .npz file (arrays x and y), or a folder of images (class sub-folders and/or unlabeled/).
+        moons, digits, cifar10, cifar100, fashion, mnist, an .npz file (arrays x and y), or a folder of images (class
+        sub-folders and/or unlabeled/).
     method
         A row of `selfcal methods`.
     labels
@@ -113,7 +124,15 @@ def train(
         Chooses the labelled images, the first weights and all noise.
     set
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
+    dry_run
+        Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
+    if dry_run:
+        from selfcal.planning import plan
+        from selfcal.report.plan_table import print_plan
+
+        print_plan(out_console, plan(data, method, labels, seed=seed, steps=steps, preset=preset, settings=set or []))
+        return
     from selfcal.fitting import train as run_training
 
     run = run_training(
@@ -128,23 +147,81 @@ def train(
         settings=set or [],
         show_progress=True,
     )
-    if run.diverged:
-        from selfcal.run import divergence_in_words
+    finished(run)
 
-        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
-        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
-    for stage, labels_given in (run.pseudo_labels or {}).items():
-        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
-        out_console.print(
-            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
-            highlight=False,
+
+@app.command
+def adopt(
+    source: Path,
+    /,
+    *,
+    data: str,
+    method: str = "cg-sc-all",
+    labels: str = "0.02",
+    out: Path,
+    steps: int | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+) -> None:
+    """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
+
+    Example: selfcal adopt ddpm-digits/ --data digits --labels 4/class --out runs/adopted
+
+    Parameters
+    ----------
+    source
+        A diffusers pipeline's folder (UNet2DModel), or a checkpoint of score_sde_pytorch (.pth or .safetensors).
+    data
+        Images like those the model was trained on, as for `selfcal train`.
+    method
+        A row of `selfcal methods` that guides by a classifier.
+    labels
+        As for `selfcal train`.
+    out
+        The run directory to make or continue.
+    steps
+        Training steps of the guide, instead of the preset's.
+    preset
+        As for `selfcal train`.
+    seed
+        As for `selfcal train`.
+    set
+        As for `selfcal train`.
+    """
+    from selfcal.adopting import adopt as run_adoption
+
+    finished(
+        run_adoption(
+            source, data, labels, method, out, seed=seed, steps=steps, preset=preset, settings=set or [],
+            show_progress=True,
         )
+    )  # fmt: skip
+
+
+@app.command
+def export(run: Path, /, *, out: Path) -> None:
+    """Write a finished run as a diffusers pipeline that loads without selfcal.
+
+    Example: selfcal export runs/adopted --out pipeline/
+
+    Parameters
+    ----------
+    run
+        A finished run directory.
+    out
+        The folder to make. In Python: DiffusionPipeline.from_pretrained(folder, trust_remote_code=True), then
+        pipe(class_labels=[3, 5], guidance_scale=2.0).
+    """
+    from selfcal.interop.export import export as write_pipeline
+    from selfcal.run import load
+
+    write_pipeline(load(run), out)
     out_console.print(
-        f"{run.path} is finished: {run.method.title}, "
-        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
-        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )
 
 
@@ -299,6 +376,162 @@ def evaluate(
 
 
 @app.command
+def compare(
+    data: str,
+    /,
+    *,
+    methods: str = "paper",
+    labels: str = "0.02,0.2,1.0",
+    seeds: int = 3,
+    out: Path,
+    jobs: int | None = None,
+    steps: int | None = None,
+    count: int | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+) -> None:
+    """The paper's tables and figures over methods × labels × seeds; the same command resumes.
+
+    Example: selfcal compare digits --methods cg,cg-sc-all,cond --labels 0.02,1.0 --seeds 3 --out runs/digits-grid
+
+    Every cell is a run directory; finished ones are skipped, a failed one is recorded and tried again by the
+    next command. A command with other methods, labels or seeds adds cells to the same folder.
+
+    Parameters
+    ----------
+    data
+        As for `selfcal train`.
+    methods
+        Names separated by commas; "paper" for the paper's, "all" for every row of `selfcal methods`.
+    labels
+        Choices of labels separated by commas, each as for `selfcal train`.
+    seeds
+        How many seeds; each chooses other labelled images, first weights and noise.
+    out
+        The folder to make or continue: table.md, table.csv, table.tex and report.html.
+    jobs
+        Cells at a time; as many as there are cores, or one on a GPU, if left out.
+    steps
+        Training steps of each network, instead of the preset's.
+    count
+        Samples per guidance scale.
+    preset
+        Settings to start from; by default the one that fits the data.
+    seed
+        The first seed.
+    set
+        Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
+    """
+    from selfcal.comparison import compare as run_comparison
+    from selfcal.methods import BEYOND, METHODS
+    from selfcal.report.comparison_page import print_comparison, write_comparison
+
+    sets = {"all": list(METHODS), "paper": [m for m in METHODS if m not in BEYOND]}
+    grid = run_comparison(
+        data,
+        sets.get(methods, [m.strip() for m in methods.split(",")]),
+        [y.strip() for y in labels.split(",")],
+        seeds,
+        out,
+        seed=seed,
+        steps=steps,
+        count=count,
+        preset=preset,
+        settings=set or [],
+        jobs=jobs,
+        command=shlex.join(["selfcal", *sys.argv[1:]]),
+        show_progress=True,
+    )
+    page = write_comparison(grid.out)
+    print_comparison(out_console, grid.out)
+    out_console.print(f"Open {page} in a browser; the tables are beside it.", soft_wrap=True, highlight=False)
+    failed = [cell for cell in grid.cells if cell.state(grid.out) == "failed"]
+    for cell in failed:
+        out_console.print(f"failed: {cell.name}, see {cell.outcome(grid.out)}", soft_wrap=True, highlight=False)
+    if failed:
+        sys.exit(3)
+
+
+@app.command
+def report(folder: Path, /) -> None:
+    """Make the page and tables of a comparison, a toy or a demo again, from its results files alone.
+
+    Example: selfcal report runs/digits-grid
+
+    Parameters
+    ----------
+    folder
+        What `selfcal compare`, `selfcal toy` or `selfcal demo` made.
+    """
+    from selfcal.report import PAGES
+
+    for mark, write in PAGES.items():
+        if (folder / mark).is_file():
+            out_console.print(f"Open {write(folder)} in a browser.", soft_wrap=True, highlight=False)
+            return
+    raise SelfcalError(f"{folder} holds no results: none of {', '.join(PAGES)} is there")
+
+
+@app.command
+def toy(
+    *,
+    out: Path = Path("runs/toy"),
+    methods: str = "cg,cg-sc-all,cg-dlsm,cg-jem",
+    labels: int = 60,
+    seeds: int = 10,
+    seed: int = 0,
+    steps: int | None = None,
+    jem_steps: int | None = None,
+    jobs: int = 2,
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+) -> None:
+    """Compare the gradients of classifiers with the exact ones, on two moons with few labels.
+
+    Writes DIR/report.html, table.md, results.json, fields.png and paths.png; the same command continues.
+    Example: selfcal toy --out runs/toy --seeds 10 --labels 60
+
+    Parameters
+    ----------
+    out
+        Folder for the page, the table, the figures and each seed's results.
+    methods
+        Rows of `selfcal methods` that guide by a classifier, separated by commas.
+    labels
+        How many of the 2000 points of a seed are labelled.
+    seeds
+        How many times all is repeated, each time with other points, weights and noise.
+    seed
+        The first seed.
+    steps
+        Training steps of each classifier, instead of the preset's 4000.
+    jem_steps
+        Training steps of cg-jem, whose Langevin chains are dear; an eighth of the others' if left out.
+    jobs
+        Processes side by side, one thread each.
+    set
+        Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
+    """
+    from selfcal.report.toy_table import print_table
+    from selfcal.toy import toy as run_toy
+
+    page = run_toy(
+        out,
+        rivals=[m.strip() for m in methods.split(",") if m.strip()],
+        labels=labels,
+        seed=seed,
+        seeds=seeds,
+        steps=steps,
+        jem_steps=jem_steps,
+        settings=set or [],
+        jobs=jobs,
+        show_progress=True,
+    )
+    print_table(out_console, json.loads((out / "results.json").read_text("utf-8")))
+    out_console.print(f"Open {page} in a browser.", soft_wrap=True)
+
+
+@app.command
 def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
     """What a run is: method, data, step, settings, metrics, hashes of its weights.
 
@@ -341,6 +574,28 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
             raise SelfcalError(
                 f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
             ) from None
+
+
+def finished(run: Run) -> None:
+    """What came of a training, and what to type next."""
+    if run.diverged:
+        from selfcal.run import divergence_in_words
+
+        out_console.print(f"{run.path} diverged: {divergence_in_words(run.diverged)}", soft_wrap=True, highlight=False)
+        sys.exit(3)  # a result, recorded in the run, but nothing a script should go on with
+    for stage, labels_given in (run.pseudo_labels or {}).items():
+        right = "" if labels_given["right"] is None else f", {labels_given['right']:.1%} of them right"
+        out_console.print(
+            f"{stage}: {labels_given['kept']} of {labels_given['unlabelled']} unlabelled images got a label{right}",
+            highlight=False,
+        )
+    out_console.print(
+        f"{run.path} is finished: {run.method.title}, "
+        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
+        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def check_free(target: Path, ours: bool) -> None:

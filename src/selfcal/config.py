@@ -5,14 +5,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from selfcal.errors import SelfcalError, unknown
 
 NETWORKS = ("score", "classifier", "conditional")
 """The roles a network can have; each has a section of settings of its own."""
+
+
+def _from_commas(value: Any) -> Any:
+    """ "1,2,2" -> ["1", "2", "2"]; "" -> []."""
+    return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_from_commas)]
 
 
 class Section(BaseModel):
@@ -31,11 +39,29 @@ class NoiseSettings(Section):
         return self
 
 
+class DataSettings(Section):
+    flips: bool = Field(False, description="mirror every other training image, chosen at random, left to right")
+
+
 class NetworkSettings(Section):
     """One network and how it is trained."""
 
-    width: int = Field(256, ge=1, le=2**16)
-    blocks: int = Field(3, ge=1, le=2**10)
+    network: Literal["mlp", "ncsnpp", "adopted"] = Field(
+        "mlp", description="mlp, ncsnpp (the paper's U-Net for images), or one that `selfcal adopt` took in"
+    )
+    width: int = Field(
+        256, ge=1, le=2**16, description="of the mlp's layers, or channels of the U-Net at full resolution"
+    )
+    blocks: int = Field(3, ge=1, le=2**10, description="residual blocks; of the U-Net, at each resolution")
+    multipliers: Sizes = Field((1, 2, 2, 2), description="ncsnpp: channels at each halving, in widths")
+    attention: Sizes = Field((16,), description="ncsnpp: the resolutions at which pixels attend to each other")
+    fourier_scale: float = Field(
+        16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
+    )
+    form: Literal["edm", "ve", "adopted"] = Field(
+        "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
+    )
+    adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
     dropout: float = Field(0.0, ge=0, lt=1)
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2)
@@ -88,6 +114,7 @@ class RunSettings(Section):
 
 
 class Settings(Section):
+    data: DataSettings = DataSettings()
     noise: NoiseSettings = NoiseSettings()
     score: NetworkSettings = NetworkSettings()
     classifier: NetworkSettings = NetworkSettings()
@@ -103,9 +130,14 @@ def presets() -> list[str]:
 
 
 def read_preset(name: str) -> dict[str, Any]:
+    """A preset's differences; `like = "other"` in its file starts from another preset."""
     if name not in presets():
         raise unknown("preset", name, presets())
-    return tomllib.loads((resources.files("selfcal") / "presets" / f"{name}.toml").read_text("utf-8"))
+    tree = tomllib.loads((resources.files("selfcal") / "presets" / f"{name}.toml").read_text("utf-8"))
+    whole: dict[str, Any] = read_preset(tree.pop("like")) if "like" in tree else {}
+    for section, values in tree.items():
+        whole[section] = whole.get(section, {}) | values
+    return whole
 
 
 def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps: int | None = None) -> Settings:
@@ -114,8 +146,7 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
     if steps is not None:
         for network in NETWORKS:
             tree.setdefault(network, {})["steps"] = steps
-    pairs = changes.items() if isinstance(changes, Mapping) else [_split(change) for change in changes]
-    for key, value in pairs:
+    for key, value in pairs(changes):
         _put(tree, key, value)
     try:
         return Settings.model_validate(tree)
@@ -124,6 +155,11 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
         key = ".".join(str(part) for part in problem["loc"])
         value = "" if isinstance(problem["input"], dict) else f" = {problem['input']!r}"
         raise SelfcalError(f"setting {key}{value}: {problem['msg'].removeprefix('Value error, ').lower()}") from None
+
+
+def pairs(changes: Mapping[str, Any] | Iterable[str]) -> list[tuple[str, Any]]:
+    """Changes as (key, value), however they were given."""
+    return list(changes.items()) if isinstance(changes, Mapping) else [_split(change) for change in changes]
 
 
 def keys() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from selfcal.errors import SelfcalError
 from selfcal.files import surfaced, write_json
 from selfcal.interruption import StopRequest, stop_requests
 from selfcal.methods import Stage
+from selfcal.nets import without_memory
 from selfcal.ownership import claimed
 from selfcal.ownership import differences as differences
 from selfcal.processes import wait_for_everyone
@@ -53,6 +54,10 @@ def train(
     row = methods.find(method)
     pile, seen = reveal(load_data(data), labels, seed)
     chosen = resolve(preset or default_preset(pile), settings, steps)
+    if chosen.data.flips and not pile.is_image:
+        raise SelfcalError(f"data.flips mirrors images; {pile.name} holds points")
+    for stage in row.stages(chosen):  # refuses settings that do not fit the data, before anything is written
+        without_memory(stage.build, chosen, pile.shape, len(pile.classes))
     donor = compatible_score(runs.load(score), row, chosen, pile) if score is not None else None
     config = describe(data, pile, seen, row.name, labels, seed, chosen, donor)
 
@@ -170,5 +175,5 @@ def describe(
         "labels_sha256": hashlib.sha256(seen.numpy().tobytes()).hexdigest(),
         "seed": seed,
         "score_from": None if donor is None else score_sha256(donor),
-        "settings": settings.model_dump(),
+        "settings": settings.model_dump(mode="json"),
     }

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from selfcal.config import NetworkSettings, Settings
 from selfcal.data import Pool
 from selfcal.errors import unknown
-from selfcal.nets import build_classifier, build_conditional, build_score
+from selfcal.nets import build_classifier, build_conditional, build_score, form_of
 from selfcal.noise import Noise, Noisy
 from selfcal.objectives import (
     ConditionalEstimate,
@@ -99,8 +99,8 @@ class Method:
 # --- the terms of each row: a name, its weight, the term, who sees it --------------------------------
 
 
-def dsm(c: Context, sees: str = "all") -> dict[str, Weighted]:
-    return {"dsm": Weighted(1.0, denoising(c.settings.noise.sigma_data), sees)}
+def dsm(c: Context, sees: str = "all", role: str = "score") -> dict[str, Weighted]:
+    return {"dsm": Weighted(1.0, denoising(form_of(getattr(c.settings, role), c.settings).weight), sees)}
 
 
 def ce(c: Context) -> dict[str, Weighted]:
@@ -180,7 +180,7 @@ def conditional(draw: Draw, drop: bool, sees: str, pseudo_labels: bool = False) 
     def read(c: Context) -> Callable[[Any, Noisy], ConditionalEstimate]:
         return partial(ConditionalEstimate, drop=c.settings.terms.cfg_drop if drop else 0.0)
 
-    terms = partial(dsm, sees=sees)
+    terms = partial(dsm, sees=sees, role="conditional")
     return Stage("conditional", "conditional", build_conditional, draw, read, terms, pseudo_labels)
 
 
@@ -246,6 +246,10 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
+
+
+BEYOND = ("cg-robust", "cg-sc-pl", "dpt")  # rows that the paper discusses or hopes for, but has no numbers of
+GUIDED = tuple(m.name for m in METHODS.values() if m.guide == "classifier")  # the paper's CG family
 
 
 def find(name: str) -> Method:

@@ -57,7 +57,9 @@ def claimed(out: Path, config: dict[str, Any]) -> Iterator[None]:
 def check_same(out: Path, config: dict[str, Any]) -> None:
     if (out / "config.json").exists():
         there = runs.load(out)
-        complete = there.config | {"settings": there.settings.model_dump()}  # settings added since have their defaults
+        complete = there.config | {
+            "settings": there.settings.model_dump(mode="json")
+        }  # settings added since have their defaults
         differing = sorted(set(differences(complete, config)) - MAY_DIFFER)
         if differing:
             named = ", ".join(differing[:6]) + (f" and {len(differing) - 6} more" if len(differing) > 6 else "")

@@ -13,6 +13,7 @@ from selfcal import checkpoint
 from selfcal import run as runs
 from selfcal.config import Settings
 from selfcal.data import Dataset, Pool
+from selfcal.data.mirror import mirrored_at_random
 from selfcal.errors import SelfcalError
 from selfcal.files import surfaced
 from selfcal.interruption import Interrupted, StopRequest
@@ -149,7 +150,7 @@ class StageTraining:
             "seed": self.seed,
             "rollbacks": self.rollbacks,
             "lr_factor": self.learner.lr_factor,
-            "settings": self.run.settings.model_dump(),
+            "settings": self.run.settings.model_dump(mode="json"),
         }
         with surfaced(
             f"cannot save step {step} in {self.folder}",
@@ -205,7 +206,8 @@ def steps_of(
     def batch_at(step: int) -> Noisy:
         rng = random_state(seed, stage.name, step)
         pick = stage.draw(pool, learner.settings.batch, rng)
-        batch = context.noise.perturb(x[pick], pool.y[pick], rng)
+        x0 = mirrored_at_random(x[pick], rng) if context.settings.data.flips else x[pick]
+        batch = context.noise.perturb(x0, pool.y[pick], rng)
         # Dropout, projections and chains draw from torch's global state: a stream of its own for each process.
         torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)) + learner.accelerator.process_index)
         return batch

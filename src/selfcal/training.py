@@ -153,16 +153,20 @@ class Learner:
         self.network.load_state_dict(state["weights"])
         self.average.module.load_state_dict(state["ema"])
         self.average.n_averaged.fill_(step)
-        whole, moments = self.optimiser.state_dict(), state["optimizer"]
-        for index, (name, parameter) in enumerate(self.network.named_parameters()):
-            mine = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
-            if mine["step"].numel() != 1 or any(mine[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
-                raise ValueError(f"the optimiser's moments of {name} are shaped differently")
-            whole["state"][index] = mine
-        self.optimiser.load_state_dict(whole)
+        if state["optimizer"] or step < self.settings.steps:  # an adopted network has none, and needs none
+            self._restore_optimiser(state["optimizer"])
         for name, memory in self.memories.items():
             mine = {
                 k.removeprefix(f"{name}/"): v for k, v in state.get("terms", {}).items() if k.startswith(f"{name}/")
             }
             memory.restore(mine)
         self.step = step
+
+    def _restore_optimiser(self, moments: Mapping[str, Tensor]) -> None:
+        whole = self.optimiser.state_dict()
+        for index, (name, parameter) in enumerate(self.network.named_parameters()):
+            mine = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
+            if mine["step"].numel() != 1 or any(mine[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
+                raise ValueError(f"the optimiser's moments of {name} are shaped differently")
+            whole["state"][index] = mine
+        self.optimiser.load_state_dict(whole)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from selfcal.data import arrays, digits, folder, moons
+from selfcal.data import arrays, cifar, digits, folder, idx, moons
 from selfcal.data.dataset import UNLABELED, Dataset
 from selfcal.data.labels import Pool, reveal
 from selfcal.errors import SelfcalError, unknown
 
 __all__ = ["SOURCES", "UNLABELED", "Dataset", "Pool", "load_data", "reveal"]
 
-SOURCES: dict[str, Callable[[], Dataset]] = {"moons": moons.load, "digits": digits.load}
+SOURCES: dict[str, Callable[[], Dataset]] = {
+    "moons": moons.load,
+    "digits": digits.load,
+    "cifar10": partial(cifar.load, "cifar10"),
+    "cifar100": partial(cifar.load, "cifar100"),
+    "fashion": idx.fashion,
+    "mnist": idx.mnist,
+}
 
 
 def load_data(source: str | Path) -> Dataset:
-    """A bundled name, an `.npz` file or a folder of images."""
+    """A name, an `.npz` file, an archive of CIFAR, a folder of images or of IDX files."""
     name, path = str(source), Path(source)
     if name in SOURCES:
         return SOURCES[name]()
@@ -24,8 +32,10 @@ def load_data(source: str | Path) -> Dataset:
         if not path.is_file():
             raise SelfcalError(f"the data file {path} does not exist")
         return arrays.load(path)
+    if path.name in cifar.ARCHIVES and path.is_file():
+        return cifar.load_archive(path)
     if name.strip() and path.is_dir():
-        return folder.load(path)
+        return idx.load(path) if idx.is_idx(path) else folder.load(path)
     if not name.strip():
         raise SelfcalError("no data is named; give a folder, an .npz file, or one of " + ", ".join(SOURCES))
     if not path.exists() and ("/" in name or "\\" in name):

@@ -1,6 +1,15 @@
 """Networks: a score of (x, σ), and a classifier of (x, σ)."""
 
-from selfcal.nets.classifier import Classifier, build_classifier
-from selfcal.nets.score import ScoreModel, build_conditional, build_score
+from selfcal.nets.builders import build_classifier, build_conditional, build_score, form_of, without_memory
+from selfcal.nets.classifier import Classifier
+from selfcal.nets.forms import ScoreModel
 
-__all__ = ["Classifier", "ScoreModel", "build_classifier", "build_conditional", "build_score"]
+__all__ = [
+    "Classifier",
+    "ScoreModel",
+    "build_classifier",
+    "build_conditional",
+    "build_score",
+    "form_of",
+    "without_memory",
+]

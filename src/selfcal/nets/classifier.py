@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfcal.config import Settings
-from selfcal.nets.mlp import MLP, size
+from selfcal.nets.blocks import norm
+from selfcal.nets.ncsnpp import Encoder
 from selfcal.noise import like
 
 
@@ -26,10 +27,25 @@ class Classifier(nn.Module):
         return self.network(x / total, sigma).float()
 
 
-def build_classifier(settings: Settings, shape: tuple[int, ...], classes: int) -> Classifier:
-    net = settings.classifier
-    trunk = MLP(size(shape), classes, width=net.width, blocks=net.blocks, dropout=net.dropout)
-    # Small, not zero: with zero logits the inner score and every gradient into the trunk would be zero.
-    nn.init.normal_(trunk.leave.weight, std=0.01)
-    nn.init.zeros_(trunk.leave.bias)
-    return Classifier(trunk, settings.noise.sigma_data)
+class EncoderHead(nn.Module):
+    """Logits from the innermost features of NCSN++'s encoder: GroupNorm, SiLU, mean over pixels, linear.
+
+    The paper says "the encoder part of NCSN++" and leaves the head open.
+    """
+
+    def __init__(self, encoder: Encoder, classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.norm = norm(encoder.made[-1])
+        self.leave = small(nn.Linear(encoder.made[-1], classes))
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        _, h, _ = self.encoder(x, sigma)
+        return self.leave(F.silu(self.norm(h)).mean((2, 3)))
+
+
+def small(head: nn.Linear) -> nn.Linear:
+    """Small first weights, not zero: with zero logits the inner score and every gradient into the trunk would be."""
+    nn.init.normal_(head.weight, std=0.01)
+    nn.init.zeros_(head.bias)
+    return head

@@ -14,7 +14,7 @@ class FourierFeatures(nn.Module):
     def __init__(self, count: int = 16, scale: float = 1.0) -> None:
         super().__init__()
         rng = torch.Generator().manual_seed(0)  # the same for every network: frozen, not learned
-        self.register_buffer("frequencies", scale * torch.randn(count, generator=rng))
+        self.register_buffer("frequencies", scale * torch.randn(count, generator=rng, device="cpu"))
 
     def forward(self, sigma: Tensor) -> Tensor:
         angle = sigma.log()[:, None] * self.frequencies

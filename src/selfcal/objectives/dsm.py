@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from selfcal.noise import Noisy, like
@@ -16,11 +18,10 @@ def residual(batch: Noisy, score: Tensor) -> Tensor:
     return 0.5 * (like(batch.sigma, score) * score + batch.z).square().flatten(1).sum(1)
 
 
-def denoising(sigma_data: float) -> Term:
-    """DSM on a score model, all examples, weighted by 1 + (σ/σ_d)² (EDM's unit weight on the network's output)."""
+def denoising(weight: Callable[[Tensor], Tensor]) -> Term:
+    """DSM on a score model, weighted over σ as its form asks."""
 
     def term(e: Estimate | ConditionalEstimate) -> Tensor:
-        weight = 1 + (e.batch.sigma / sigma_data) ** 2
-        return (weight * residual(e.batch, e.score)).mean()
+        return (weight(e.batch.sigma) * residual(e.batch, e.score)).mean()
 
     return term

@@ -1,0 +1,38 @@
+"""Where files that a user downloaded are looked for, and whether they arrived whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from selfcal.errors import SelfcalError
+
+
+def places() -> list[Path]:
+    """$SELFCAL_DATA if set, ./data, and the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "selfcal"
+    named = os.environ.get("SELFCAL_DATA")
+    return [*([Path(named)] if named else []), Path("data"), cache]
+
+
+def find(name: str, wanted: Iterable[str], page: str) -> Path:
+    """The first of the wanted files or folders that is in one of the places."""
+    names = list(wanted)
+    for place in places():
+        for file in names:
+            if (place / file).exists():
+                return place / file
+    raise SelfcalError(
+        f"{name} is not on this machine: download {names[0]} from {page} into "
+        f"{' or '.join(str(p) for p in places())}, or set SELFCAL_DATA to the folder that has it"
+    )
+
+
+def check_md5(path: Path, expected: str) -> None:
+    """Against the sum its publisher gives: a broken download is told apart from a broken reader."""
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "md5").hexdigest()
+    if found != expected:
+        raise SelfcalError(f"{path} is not the published file: its MD5 is {found}, not {expected}; download it again")

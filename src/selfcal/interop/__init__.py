@@ -1,0 +1,1 @@
+"""Models from elsewhere: taken in as scores in our units, and given out again."""

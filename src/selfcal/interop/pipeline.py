@@ -1,0 +1,113 @@
+"""A run's networks as a diffusers pipeline. `export.py` writes this file, and all it needs, beside the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from diffusers import ConfigMixin, DiffusionPipeline, ImagePipelineOutput, ModelMixin
+from diffusers.configuration_utils import register_to_config
+from torch import Tensor
+
+from selfcal.guidance import GUIDES
+from selfcal.nets.recipes import make_classifier, make_score_model
+from selfcal.noise import Noise
+from selfcal.samplers import SAMPLERS
+
+
+class SelfcalScore(ModelMixin, ConfigMixin):
+    """A score model made from its recipe."""
+
+    @register_to_config
+    def __init__(self, network: str, keywords: dict, form: str, form_keywords: dict) -> None:
+        super().__init__()
+        self.model = make_score_model((network, keywords), (form, form_keywords))
+
+    def forward(self, x: Tensor, sigma: Tensor, *y: Tensor) -> Tensor:
+        return self.model(x, sigma, *y)
+
+
+class SelfcalClassifier(ModelMixin, ConfigMixin):
+    """A noise-aware classifier made from its recipe."""
+
+    @register_to_config
+    def __init__(self, network: str, keywords: dict, sigma_data: float) -> None:
+        super().__init__()
+        self.model = make_classifier((network, keywords), sigma_data)
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        return self.model(x, sigma)
+
+
+class SelfcalPipeline(DiffusionPipeline):
+    """pipe(class_labels=["cat", 3], guidance_scale=2.0).images"""
+
+    _optional_components = ["score", "classifier", "conditional"]  # noqa: RUF012
+
+    def __init__(
+        self,
+        score: ModelMixin | None = None,
+        classifier: ModelMixin | None = None,
+        conditional: ModelMixin | None = None,
+        guide: str = "classifier",
+        scale: float = 1.0,
+        sampler: str = "dpm++2m-sde",
+        steps: int = 20,
+        sigma_min: float = 0.02,
+        sigma_max: float = 100.0,
+        image_shape: dict | None = None,
+        id2label: dict | None = None,
+    ) -> None:
+        super().__init__()
+        self.register_modules(score=score, classifier=classifier, conditional=conditional)
+        self.register_to_config(
+            guide=guide,
+            scale=scale,
+            sampler=sampler,
+            steps=steps,
+            sigma_min=sigma_min,
+            sigma_max=sigma_max,
+            image_shape=image_shape,
+            id2label=id2label,
+        )
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        class_labels: Sequence[int | str] | int | str,
+        guidance_scale: float | None = None,
+        num_inference_steps: int | None = None,
+        sampler: str | None = None,
+        generator: torch.Generator | None = None,
+        output_type: str = "pil",
+        return_dict: bool = True,
+    ) -> Any:
+        """One image for each label, a class's number or name. generator: on the CPU, makes the noise repeatable."""
+        labels = [class_labels] if isinstance(class_labels, int | str) else list(class_labels)
+        y = torch.tensor([self.class_number(label) for label in labels], device=self.device)
+        settings = self.config
+        row = SAMPLERS[sampler or settings.sampler]
+        steps = num_inference_steps or (settings.steps if sampler in (None, settings.sampler) else row.steps)
+        sigmas = row.levels(Noise(settings.sigma_min, settings.sigma_max), steps)
+        networks = {"score": self.score, "classifier": self.classifier, "conditional": self.conditional}
+        scale = settings.scale if guidance_scale is None else guidance_scale
+        score = GUIDES[settings.guide](networks, y, scale)
+        shape = [settings.image_shape[side] for side in ("channels", "height", "width")]
+        x = sigmas[0] * torch.randn((len(y), *shape), generator=generator)
+        x = row.function(score, x.to(self.device), sigmas, rng=generator)
+        images: Any = (x.clamp(-1, 1).cpu() + 1) / 2
+        if output_type != "pt":
+            images = images.permute(0, 2, 3, 1).numpy()
+        if output_type == "pil":
+            images = self.numpy_to_pil(images)
+        return ImagePipelineOutput(images=images) if return_dict else (images,)
+
+    def class_number(self, label: int | str) -> int:
+        names = self.config.id2label
+        for number, name in names.items():
+            if str(label) == name:
+                return int(number)
+        if str(label) in names:
+            return int(label)
+        raise ValueError(f"unknown class {label!r}; this model has {', '.join(names.values())}")

@@ -1,0 +1,52 @@
+"""What a training would take, as a table on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from selfcal.planning import Plan
+
+
+def print_plan(console: Console, plan: Plan) -> None:
+    table = Table("training", "network", box=None, padding=(0, 1))
+    for head in ("parameters", "steps", "batch", "FLOP/step", "memory", "s/step", "in all"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for s in plan.stages:
+        table.add_row(
+            s.name,
+            s.network,
+            f"{s.parameters:,}",
+            f"{s.steps:,}",
+            str(s.batch),
+            scaled(s.flops),
+            f"{scaled(s.memory)}B",
+            f"{s.seconds:.3g}",
+            duration(s.hours),
+        )
+    console.print(table, highlight=False)
+    seen = sum(s.steps * s.batch for s in plan.stages)
+    timed = ", ".join(f"{s.name} {s.timed_batch}" for s in plan.stages)
+    console.print(
+        f"Training shows the networks {seen:,} images; sampling ({plan.sampler}) "
+        f"evaluates the guided score {plan.evaluations:,} times an image.\n"
+        f"Time is for this machine, in all {duration(sum(s.hours for s in plan.stages))}, from steps timed on batches "
+        f"of: {timed}. Nothing was written.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def scaled(number: float) -> str:
+    """2.1e9 -> "2.1 G"."""
+    for exponent, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if number >= 10**exponent:
+            return f"{number / 10**exponent:.3g} {prefix}"
+    return f"{number:.3g} "
+
+
+def duration(hours: float) -> str:
+    for unit, size in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
+        if hours >= 2 * size:
+            return f"{hours / size:,.1f} {unit}"
+    return f"{hours * 3600:.0f} s"
