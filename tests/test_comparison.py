@@ -15,7 +15,9 @@ import pytest
 
 from selfcal.comparison import Cell, Grid, compare
 from selfcal.comparison.board import Board, in_words
+from selfcal.comparison.grid import apart
 from selfcal.errors import SelfcalError
+from selfcal.ownership import sole_owner
 from selfcal.report.comparison_page import write_comparison
 
 BUDGET = {"steps": 5, "count": 40, "jobs": 1}
@@ -77,6 +79,8 @@ def test_bad_input_is_told_before_anything_is_written(tmp_path):
     out = tmp_path / "new"
     with pytest.raises(SelfcalError, match="unknown method"):
         compare("digits", ["cg", "gg"], ["0.02"], 1, out)
+    with pytest.raises(SelfcalError, match="--count 10: at least 2 images"):
+        compare("digits", ["cg"], ["0.02"], 1, out, count=10)
     with pytest.raises(SelfcalError, match="nothing to compare"):
         compare("digits", ["cg"], ["0.02"], 0, out)
     with pytest.raises(SelfcalError, match=r"0\.0001"):
@@ -85,6 +89,16 @@ def test_bad_input_is_told_before_anything_is_written(tmp_path):
     (tmp_path / "file.txt").write_text("mine")
     with pytest.raises(SelfcalError, match="not a comparison"):
         compare("digits", ["cg"], ["0.02"], 1, tmp_path)
+
+
+def test_two_label_files_of_one_name_are_refused():
+    with pytest.raises(SelfcalError, match="same folder"):
+        apart([Cell("cg", "a/labels.csv", 0), Cell("cg", "b/labels.csv", 0)])
+
+
+def test_a_second_comparison_in_the_folder_waits(grid):
+    with sole_owner(grid.out), pytest.raises(SelfcalError, match="another process"):
+        compare("digits", ["cg"], ["0.02"], 1, grid.out, **BUDGET)
 
 
 def test_a_failed_cell_is_recorded_and_the_rest_goes_on(grid, tmp_path):

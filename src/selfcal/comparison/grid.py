@@ -13,7 +13,7 @@ The page is made of compare.json, data.npz and the outcomes; the runs may be del
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Grid:
     invocations: list[dict[str, Any]]
 
     @classmethod
-    def open(cls, out: Path, protocol: Protocol, cells: Iterable[Cell]) -> Grid:
+    def open(cls, out: Path, protocol: Protocol, cells: Sequence[Cell]) -> Grid:
         """A new grid, or the one that is there with these cells added; refuses another protocol."""
         if (out / "compare.json").exists():
             grid = cls.read(out)
@@ -91,12 +91,13 @@ class Grid:
             if unlike:
                 named = ", ".join(unlike[:6]) + (f" and {len(unlike) - 6} more" if len(unlike) > 6 else "")
                 raise SelfcalError(f"{out} holds a comparison that differs in {named}; choose another --out")
-            grid.cells = list(dict.fromkeys([*grid.cells, *cells]))
+            grid.cells = apart([*grid.cells, *cells])
             return grid
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if out.exists() and (not out.is_dir() or any(not p.name.startswith(".") for p in out.iterdir())):
             raise SelfcalError(f"{out} already holds something that is not a comparison; choose another --out")
+        chosen = apart(cells)
         out.mkdir(parents=True, exist_ok=True)
-        return cls(out, protocol, list(dict.fromkeys(cells)), [])
+        return cls(out, protocol, chosen, [])
 
     @classmethod
     def read(cls, out: Path) -> Grid:
@@ -121,6 +122,16 @@ class Grid:
     def outcomes(self) -> list[dict[str, Any]]:
         """Of the cells that have one, in the order of the cells."""
         return [read_json(c.outcome(self.out)) for c in self.cells if c.outcome(self.out).exists()]
+
+
+def apart(cells: Sequence[Cell]) -> list[Cell]:
+    """Each once; refuses two choices of labels that would share a folder."""
+    names: dict[str, str] = {}
+    for cell in cells:
+        if names.setdefault(folder_name(cell.labels), cell.labels) != cell.labels:
+            first = names[folder_name(cell.labels)]
+            raise SelfcalError(f"--labels {first} and {cell.labels} would get the same folder; rename one of them")
+    return list(dict.fromkeys(cells))
 
 
 def folder_name(labels: str) -> str:

@@ -23,6 +23,7 @@ from selfcal.errors import SelfcalError
 from selfcal.evaluation import MOST
 from selfcal.fitting import default_preset, train
 from selfcal.methods import find
+from selfcal.ownership import sole_owner
 from selfcal.report.pictures import first_of_each_class
 from selfcal.sampling import Samples
 from selfcal.workers import Slot
@@ -61,21 +62,25 @@ def compare(
         raise SelfcalError("nothing to compare: give at least one method, one choice of labels and one seed")
     for y, s in dict.fromkeys((c.labels, c.seed) for c in cells):
         pile, _ = reveal(load_data(data), y, s)  # a wrong choice of labels is told now, not after an hour
+    fewest = 2 * len(pile.classes)
+    if count is not None and count < fewest:
+        raise SelfcalError(f"--count {count}: at least 2 images for each of {len(pile.classes)} classes are needed")
     protocol = Protocol(
         data=str(data) if str(data) in SOURCES else str(Path(data).resolve()),
         data_sha256=pile.sha256,
         preset=preset or default_preset(pile),
         settings=chosen.model_dump(mode="json"),
-        samples=count or max(2, min(MOST, len(pile.x)) // len(pile.classes)) * len(pile.classes),
+        samples=count or max(fewest, min(MOST, len(pile.x)) // len(pile.classes) * len(pile.classes)),
         score_labels=str(labels[0]),
     )
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})
-    grid.save()
-    save_real_examples(grid.out, pile)
-    with Board(grid, show=show_progress) as board:
-        Runner(grid, max(1, jobs), board).work_off(cells)
+    with sole_owner(grid.out):
+        grid.save()
+        save_real_examples(grid.out, pile)
+        with Board(grid, show=show_progress) as board:
+            Runner(grid, max(1, jobs), board).work_off(cells)
     return grid
 
 
