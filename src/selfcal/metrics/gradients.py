@@ -54,8 +54,9 @@ def gradient_errors(estimate: Tensor, truth: Tensor, score: Tensor) -> dict[str,
 
     The squared error is summed over dimensions. Conditional scores are gradient + score on both sides.
     In `gradient_cs` a norm below 1e-8 counts as 1e-8, as torch has it unless told otherwise: a gradient
-    that has vanished points nowhere. The paper's numbers show that clamp, for without it scaling could not move
-    a cosine. Where the truth itself is that sure of a class even it scores 0; `direction_cs` has no clamp.
+    that has vanished points nowhere. The paper does not say so, but its cosines move with scaling, which
+    without a clamp they could not. Where the truth itself is that sure of a class, even it scores 0;
+    `direction_cs` has no clamp.
     """
     return {
         "gradient_mse": float((estimate - truth).square().sum(-1).mean()),

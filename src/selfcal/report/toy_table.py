@@ -144,9 +144,9 @@ def sentences(report: dict[str, Any]) -> list[str]:
         "“One λ” is the λ that minimises the gradient MSE, used in every column."
     )
     said.append(
-        "CG-DLSM's frozen score, and the score in Cond-Score CS, are the mixture's exact ones. In Gradient CS, as in "
-        "the paper, a gradient shorter than 1e-8 counts as vanished, so that even the exact posterior stays below 1; "
-        "the last column, not the paper's, compares directions however short the gradients are."
+        "CG-DLSM's frozen score, and the score in Cond-Score CS, are the mixture's exact ones. In Gradient CS a "
+        "gradient shorter than 1e-8 counts as vanished (as presumably in the paper), so that even the exact posterior "
+        "stays below 1; the last column, not the paper's, compares directions however short the gradients are."
     )
     return said
 
