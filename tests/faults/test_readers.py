@@ -5,9 +5,12 @@ A new reader is a new row of READERS: good files to start from, and a function t
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import math
 import os
+import pickle
 import resource
 import shutil
 import struct
@@ -26,7 +29,8 @@ import selfcal
 import small
 from mutations import altered, hostile
 from selfcal import checkpoint, cli, stages
-from selfcal.data import load_data, reveal
+from selfcal.data import cifar, load_data, reveal
+from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
 from selfcal.errors import SelfcalError
 from selfcal.methods import Context
@@ -75,12 +79,50 @@ def read_picture(path):
     load_data(path.parent)
 
 
+def idx(*shape):
+    """An IDX file of bytes, in the published layout."""
+    return b"\0\0\x08" + bytes([len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + bytes(math.prod(shape))
+
+
+def read_idx(path):
+    """The file as the images, with labels that would fit; then as the labels."""
+    for wrong, right in (("images-idx3", idx(3)), ("labels-idx1", idx(3, 4, 4))):
+        other = "labels-idx1" if "images" in wrong else "images-idx3"
+        for name in ("", ".gz"):
+            (path.parent / f"train-{wrong}-ubyte{name}").unlink(missing_ok=True)
+        ending = ".gz" if path.read_bytes()[:2] == b"\x1f\x8b" else ""
+        shutil.copy(path, path.parent / f"train-{wrong}-ubyte{ending}")
+        (path.parent / f"train-{other}-ubyte").write_bytes(right)
+        with suppress(SelfcalError):
+            idx_files.load(path.parent)
+
+
+def cifar_batch(labels=(0, 1)):
+    return pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": list(labels)}, protocol=2)
+
+
+def read_cifar(path):
+    """The unpacked folder with this file in place of the last batch; archives are known by their checksums."""
+    version = cifar.RELEASES["cifar10"][1 if path.suffix == ".bin" else 0]
+    good = {version.names: pickle.dumps({b"label_names": [b"a", b"b"]}) if path.suffix != ".bin" else b"a\nb\n"}
+    for name in (*version.train, *version.test):
+        good[name] = bytes(3073) if path.suffix == ".bin" else cifar_batch()
+    for name, content in (good | {version.test[0]: path.read_bytes()}).items():
+        (path.parent / name).write_bytes(content)
+    with suppress(SelfcalError):
+        cifar._dataset("cifar10", version, path.parent)
+    (path.parent / version.test[0]).write_bytes(good[version.test[0]])
+    (path.parent / version.names).write_bytes(path.read_bytes())
+    cifar._dataset("cifar10", version, path.parent)
+
+
 READERS = {
     "csv": ("labels.csv", [CSV, b'\xef\xbb\xbffile, label, note\r\n"0", "a,b", x\r\n1,c,\r\n'], read_csv),
     "npz": ("data.npz", NPZ, load_data),
     **{f"folder {f}": (f"pile/a.{f.lower()}", [c], read_picture) for f, c in IMAGES.items()},
-    # "idx": ("train-images-idx3-ubyte", [...], load_data)
-    # "cifar": ("cifar-10-python.tar.gz", [...], load_data)
+    "idx": ("file", [idx(3, 4, 4), idx(3), gzip.compress(idx(3, 4, 4))], read_idx),
+    "cifar python": ("batch", [cifar_batch(), pickle.dumps({b"label_names": [b"a", b"b"]}, protocol=2)], read_cifar),
+    "cifar binary": ("batch.bin", [bytes(2 * 3073), b"a\nb\n"], read_cifar),
 }
 
 
@@ -268,6 +310,14 @@ def png_of(width, height):
     rows = zlib.compress(bytes(10_000_000), 9)
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_an_idx_file_that_unpacks_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(idx_files, "LARGEST", 2**20)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(bytes(2**24)))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(3))
+    with pytest.raises(SelfcalError, match="unpacks to more than"):
+        idx_files.load(tmp_path)
 
 
 def test_images_that_declare_too_many_pixels(tmp_path):
