@@ -298,6 +298,7 @@ def evaluate(
     guide: str | None = None,
     option: Annotated[list[str] | None, Parameter(name="--option", negative=())] = None,
     features: str = "auto",
+    inception_weights: Path | None = None,
     intervals: bool = True,
     seed: int = 0,
 ) -> None:
@@ -322,7 +323,10 @@ def evaluate(
     option
         As for `selfcal sample`.
     features
-        auto, cnn (trained on all labels; bundled for digits) or identity (the numbers themselves).
+        auto, cnn (trained on all labels; bundled for digits), identity (the numbers themselves),
+        efficientnet-lite0 (its distance is FD-EffNetLite0, not FID) or inception.
+    inception_weights
+        The file of the TensorFlow-2015 Inception weights; implies --features inception.
     intervals
         95 % intervals for every number, by ten more measurements.
     seed
@@ -338,7 +342,7 @@ def evaluate(
         sampler=sampler,
         steps=steps,
         guide=guide,
-        features=features,
+        features=features if inception_weights is None else f"inception:{inception_weights}",
         intervals=intervals,
         seed=seed,
         show_progress=True,

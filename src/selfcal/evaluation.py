@@ -119,6 +119,7 @@ def provenance(run: Run, judge: Features, count: int) -> dict[str, Any]:
         "k": NEIGHBOURS,
         "features": judge.name,
         "features_sha256": judge.sha256,
+        "distance": judge.distance,
         "reference": "train",
         "reference_examples": len(run.data.x),
         "reference_sha256": run.data.sha256,
@@ -146,15 +147,19 @@ class Reference:
         """The metrics of one set of samples, and their 95 % intervals; None where the data cannot support one."""
         fake = self.judge.embed(samples.x)
         probabilities = None if self.judge.classify is None else self.judge.classify(samples.x)
+        recognised = probabilities if self.judge.recognise is None else self.judge.recognise(samples.x)
 
         def of(chosen: Tensor) -> dict[str, float | None]:
             wanted = None if probabilities is None else probabilities[chosen]
-            return self._values(fake[chosen], samples.y[chosen], wanted)
+            scored = None if recognised is None else recognised[chosen]
+            return self._values(fake[chosen], samples.y[chosen], wanted, scored)
 
         values = of(torch.ones(len(fake), dtype=torch.bool))
         return values, interval.jackknife(of, values, len(fake)) if intervals else None
 
-    def _values(self, fake: Tensor, y: Tensor, probabilities: Tensor | None) -> dict[str, float | None]:
+    def _values(
+        self, fake: Tensor, y: Tensor, probabilities: Tensor | None, recognised: Tensor | None
+    ) -> dict[str, float | None]:
         inside: tuple[float | None, float | None] = (None, None)
         if self.balls is not None:
             inside = self.balls.density_coverage(fake)
@@ -166,7 +171,7 @@ class Reference:
             "coverage": inside[1],
             "intra_density": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[0], fake, y),
             "intra_coverage": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[1], fake, y),
-            "inception_score": None if probabilities is None else metrics.inception_score(probabilities, splits=1)[0],
+            "inception_score": None if recognised is None else metrics.inception_score(recognised, splits=1)[0],
             "accuracy": None if probabilities is None else metrics.generation_accuracy(probabilities, y),
         }
 
