@@ -12,6 +12,7 @@ from accelerate import Accelerator
 from torch import nn
 
 import selfcal
+from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
 from metrics import fid_against_sqrtm, neighbours_against_prdc
 from selfcal.config import resolve
 from selfcal.data import Pool, load_data, reveal
@@ -112,8 +113,19 @@ def metrics() -> None:
     say("50,000 × 50,000 × 64 peaks at", f"{large:.2f} GB", "≤ 2", large <= 2)
 
 
+def full_scale() -> None:
+    """The paper's NCSN++ for CIFAR-10."""
+    whole, alone, shares = forward_against_its_products()
+    print("        a forward pass: " + ", ".join(f"{name.removeprefix('aten.')} {share:.0%}" for name, share in shares))
+    ratio = whole / alone
+    say("a full-size forward pass takes", f"{ratio:.2f}× its convolutions and products", "≤ 1.5×", ratio <= 1.5)
+    seconds, gigabytes = sc_step_in_a_process_of_its_own()
+    say("an SC step at full size, batch 2", f"{seconds:.1f} s and {gigabytes:.1f} GB", "≤ 20 GB", gigabytes <= 20)
+
+
 if __name__ == "__main__":
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     cost_of_a_step()
+    full_scale()
     metrics()
     default_sampler_against_pc()
