@@ -402,7 +402,7 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
         sha = about["weights_sha256"].get(network, "")
         table.add_row(network, f"step {about['step'].get(network, 0)} of {wanted}   {sha[:16]}")
     for section, values in about["settings"].items():
-        table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items()))
+        table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict)))
     out_console.print(table)
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)

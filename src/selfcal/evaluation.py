@@ -30,6 +30,7 @@ LEAST = 20  # real images of known class, in every class, below which no per-cla
 MOST = 5000  # samples, unless the user asks for more
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
 REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
+DRAWS = 5000  # but no more in all: large test sets are thinned there
 
 
 def evaluate(
@@ -212,11 +213,12 @@ def guide_by_sigma(run: Run) -> list[dict[str, float]]:
     levels = Noise(run.noise.sigma_min, run.noise.sigma_max).geometric(9)[:-1].flip(0).tolist()
     table = []
     for i, sigma in enumerate(levels):
-        repeats = 1 if i == 0 else REPEATS
-        noisy = x.repeat(repeats, *[1] * (x.ndim - 1))
+        repeats = 1 if i == 0 else max(1, min(REPEATS, DRAWS // len(x)))
+        thinned = slice(None, None, 1 if i == 0 else -(-len(x) // DRAWS))
+        noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
         if i > 0:  # the smallest level stands for clean images
             noisy = noisy + sigma * torch.randn(noisy.shape, generator=rng)
-        probabilities, truth = run.predict_proba(noisy, sigma), y.repeat(repeats)
+        probabilities, truth = run.predict_proba(noisy, sigma), y[thinned].repeat(repeats)
         table.append(
             {
                 "sigma": sigma,

@@ -23,6 +23,7 @@ from selfcal.metrics.judge import cache_folder
 from selfcal.progress import bar
 
 BATCH = 500
+LARGE = 50  # images at a time for networks that enlarge them
 LEAST = 10
 ENOUGH = 50  # labels per class for which a judge trained on them is worth believing
 
@@ -74,14 +75,16 @@ def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
     check_images(data, "efficientnet-lite0")
     embed, sha256 = efficientnet.load()
     name = f"efficientnet-lite0 at {efficientnet.SIDE} px"
-    return with_linear_judge(Features(name, sha256, _batched(embed), distance="FD-EffNetLite0"), data, show_progress)
+    return with_linear_judge(
+        Features(name, sha256, _batched(embed, LARGE), distance="FD-EffNetLite0"), data, show_progress
+    )
 
 
 def inception_2015(file: Path, data: Dataset, show_progress: bool = False) -> Features:
     """The 2048 numbers that the FID of the literature compares."""
     check_images(data, "inception")
     embed, recognise, sha256 = inception.load(file)
-    found = Features("inception-2015", sha256, _batched(embed), recognise=_batched(recognise))
+    found = Features("inception-2015", sha256, _batched(embed, LARGE), recognise=_batched(recognise, LARGE))
     return with_linear_judge(found, data, show_progress)
 
 
@@ -155,10 +158,10 @@ def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Te
     return features
 
 
-def _batched(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def _batched(function: Callable[[Tensor], Tensor], size: int = BATCH) -> Callable[[Tensor], Tensor]:
     def chunks(x: Tensor) -> Iterator[Tensor]:
         with torch.no_grad():
-            for part in x.split(BATCH):
+            for part in x.split(size):
                 yield function(part)
 
     return lambda x: torch.cat(list(chunks(x)))
