@@ -1,9 +1,13 @@
-"""`make bench`: what selfcal claims about cost and quality, as ratios measured in one run."""
+"""`make bench`: what selfcal claims about cost and quality, as ratios measured in one run.
+
+`python benchmarks/run.py metrics` runs that part alone.
+"""
 
 from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +17,7 @@ from accelerate import Accelerator
 from torch import nn
 
 import selfcal
+from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
 from metrics import fid_against_sqrtm, many_points, neighbours_against_prdc
 from selfcal import costs
 from selfcal.config import NETWORKS, Settings, resolve
@@ -59,6 +64,8 @@ def step_of(method: str, stage: Stage) -> Callable[[], object]:
 def cost_of_a_step() -> None:
     """Every network of every method in turn, so that whatever else the machine does hits all; medians."""
     stages = {costs.key(m.name, stage): (m.name, stage) for m in METHODS.values() for stage in m.stages(Settings())}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     rivals = {key: step_of(*stage) for key, stage in stages.items()}
     times: dict[str, list[float]] = {key: [] for key in rivals}
     for i in range(60):
@@ -67,6 +74,7 @@ def cost_of_a_step() -> None:
             step()
             if i >= 5:
                 times[key].append(time.perf_counter() - began)
+    torch.set_num_threads(threads)
     plain = statistics.median(times["cg · classifier"])
     ratios = {key: round(statistics.median(t) / plain, 2) for key, t in times.items()}
     about = "cost of a training step, digits preset, one thread, in steps of cg · classifier; written by make bench"
@@ -133,11 +141,24 @@ def metrics() -> None:
     say("50,000 × 50,000 × 64 peaks at", f"{large:.2f} GB", "≤ 2", large <= 2)
 
 
+def full_scale() -> None:
+    """The paper's NCSN++ for CIFAR-10."""
+    whole, alone, shares = forward_against_its_products()
+    print("        a forward pass: " + ", ".join(f"{name.removeprefix('aten.')} {share:.0%}" for name, share in shares))
+    ratio = whole / alone
+    say("a full-size forward pass takes", f"{ratio:.2f}× its convolutions and products", "≤ 1.5×", ratio <= 1.5)
+    seconds, gigabytes = sc_step_in_a_process_of_its_own()
+    say("an SC step at full size, batch 2", f"{seconds:.1f} s and {gigabytes:.1f} GB", "≤ 20 GB", gigabytes <= 20)
+
+
+PARTS = {
+    "steps": cost_of_a_step,
+    "metrics": metrics,
+    "full-scale": full_scale,
+    "samplers": default_sampler_against_pc,
+}
+
 if __name__ == "__main__":
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    cost_of_a_step()
-    torch.set_num_threads(threads)
-    metrics()
-    default_sampler_against_pc()
+    for part in sys.argv[1:] or PARTS:
+        PARTS[part]()

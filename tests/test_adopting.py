@@ -24,6 +24,7 @@ from selfcal.data import load_data
 from selfcal.errors import SelfcalError
 from selfcal.interop import diffusers as ours
 from selfcal.interop.export import portable_source
+from selfcal.methods import METHODS
 from selfcal.metrics import features, generation_accuracy
 from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UnitScore, Velocity
 from selfcal.nets.forms import ScoreModel
@@ -240,6 +241,13 @@ def test_adopting_again_finds_it_finished(adopted, trained):
     before = (adopted.path / "log.jsonl").read_text()
     assert selfcal.adopt(trained, "digits", "4/class", "cg", adopted.path, settings=GUIDE).path == adopted.path
     assert (adopted.path / "log.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("cg")])
+def test_every_classifier_guidance_method_adopts(trained, tmp_path, method):
+    small = {"classifier.width": 8, "terms.jem_steps": 2}
+    run = selfcal.adopt(trained, "digits", "4/class", method, tmp_path / "r", steps=2, settings=small)
+    assert run.sample(count=2, steps=2).x.isfinite().all()
 
 
 PLAIN = """

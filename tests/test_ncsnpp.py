@@ -158,8 +158,12 @@ def test_a_run_with_the_u_net_samples_and_continues(tmp_path):
         for key, value in {"network": "ncsnpp", "width": 8, "blocks": 1, "multipliers": (1, 2), "form": "ve"}.items()
     }
     run = selfcal.train("digits", "cg-sc-all", "2/class", tmp_path / "r", steps=3, settings=changes)
-    samples = selfcal.load(run.path).sample(classes=[3], count=2, steps=2)
-    assert samples.x.isfinite().all()
+    opened = selfcal.load(run.path)
+    assert opened.sample(classes=[3], count=2, steps=2).x.isfinite().all()
+    x = opened.data.x_test[:30]
+    whole = opened.predict_proba(x)
+    opened.config["settings"]["sampling"]["batch"] = 7  # large test sets do not pass through a U-Net in one go
+    torch.testing.assert_close(selfcal.Run(run.path, opened.config).predict_proba(x), whole)
 
 
 def test_a_network_that_does_not_fit_is_refused_before_anything_is_written(tmp_path):

@@ -307,6 +307,7 @@ def evaluate(
     guide: str | None = None,
     option: Annotated[list[str] | None, Parameter(name="--option", negative=())] = None,
     features: str = "auto",
+    inception_weights: Path | None = None,
     intervals: bool = True,
     seed: int = 0,
 ) -> None:
@@ -331,7 +332,10 @@ def evaluate(
     option
         As for `selfcal sample`.
     features
-        auto, cnn (trained on all labels; bundled for digits) or identity (the numbers themselves).
+        auto, cnn (trained on all labels; bundled for digits), identity (the numbers themselves),
+        efficientnet-lite0 (its distance is FD-EffNetLite0, not FID) or inception.
+    inception_weights
+        The file of the TensorFlow-2015 Inception weights; implies --features inception.
     intervals
         95 % intervals for every number, by ten more measurements.
     seed
@@ -347,7 +351,7 @@ def evaluate(
         sampler=sampler,
         steps=steps,
         guide=guide,
-        features=features,
+        features=features if inception_weights is None else f"inception:{inception_weights}",
         intervals=intervals,
         seed=seed,
         show_progress=True,
@@ -563,7 +567,7 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
         sha = about["weights_sha256"].get(network, "")
         table.add_row(network, f"step {about['step'].get(network, 0)} of {wanted}   {sha[:16]}")
     for section, values in about["settings"].items():
-        table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items()))
+        table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict)))
     out_console.print(table)
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)

@@ -30,6 +30,7 @@ LEAST = 20  # real images of known class, in every class, below which no per-cla
 MOST = 5000  # samples, unless the user asks for more
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
 REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
+DRAWS = 5000  # but no more in all: large test sets are thinned there
 
 
 def evaluate(
@@ -128,6 +129,7 @@ def provenance(run: Run, judge: Features, count: int) -> dict[str, Any]:
         "k": NEIGHBOURS,
         "features": judge.name,
         "features_sha256": judge.sha256,
+        "distance": judge.distance,
         "reference": "train",
         "reference_examples": len(run.data.x),
         "reference_sha256": run.data.sha256,
@@ -155,15 +157,19 @@ class Reference:
         """The metrics of one set of samples, and their 95 % intervals; None where the data cannot support one."""
         fake = self.judge.embed(samples.x)
         probabilities = None if self.judge.classify is None else self.judge.classify(samples.x)
+        recognised = probabilities if self.judge.recognise is None else self.judge.recognise(samples.x)
 
         def of(chosen: Tensor) -> dict[str, float | None]:
             wanted = None if probabilities is None else probabilities[chosen]
-            return self._values(fake[chosen], samples.y[chosen], wanted)
+            scored = None if recognised is None else recognised[chosen]
+            return self._values(fake[chosen], samples.y[chosen], wanted, scored)
 
         values = of(torch.ones(len(fake), dtype=torch.bool))
         return values, interval.jackknife(of, values, len(fake)) if intervals else None
 
-    def _values(self, fake: Tensor, y: Tensor, probabilities: Tensor | None) -> dict[str, float | None]:
+    def _values(
+        self, fake: Tensor, y: Tensor, probabilities: Tensor | None, recognised: Tensor | None
+    ) -> dict[str, float | None]:
         inside: tuple[float | None, float | None] = (None, None)
         if self.balls is not None:
             inside = self.balls.density_coverage(fake)
@@ -175,7 +181,7 @@ class Reference:
             "coverage": inside[1],
             "intra_density": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[0], fake, y),
             "intra_coverage": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[1], fake, y),
-            "inception_score": None if probabilities is None else metrics.inception_score(probabilities, splits=1)[0],
+            "inception_score": None if recognised is None else metrics.inception_score(recognised, splits=1)[0],
             "accuracy": None if probabilities is None else metrics.generation_accuracy(probabilities, y),
         }
 
@@ -216,11 +222,12 @@ def guide_by_sigma(run: Run) -> list[dict[str, float]]:
     levels = Noise(run.noise.sigma_min, run.noise.sigma_max).geometric(9)[:-1].flip(0).tolist()
     table = []
     for i, sigma in enumerate(levels):
-        repeats = 1 if i == 0 else REPEATS
-        noisy = x.repeat(repeats, *[1] * (x.ndim - 1))
+        repeats = 1 if i == 0 else max(1, min(REPEATS, DRAWS // len(x)))
+        thinned = slice(None, None, 1 if i == 0 else -(-len(x) // DRAWS))
+        noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
         if i > 0:  # the smallest level stands for clean images
             noisy = noisy + sigma * torch.randn(noisy.shape, generator=rng)
-        probabilities, truth = run.predict_proba(noisy, sigma), y.repeat(repeats)
+        probabilities, truth = run.predict_proba(noisy, sigma), y[thinned].repeat(repeats)
         table.append(
             {
                 "sigma": sigma,

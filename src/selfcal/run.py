@@ -154,10 +154,12 @@ class Run:
         if tuple(x.shape[1:]) != self.shape:
             raise SelfcalError(f"inputs are shaped {tuple(x.shape)}; expected (B, {', '.join(map(str, self.shape))})")
         level = torch.full((len(x),), self.noise.sigma_min if sigma is None else sigma)
-        classifier = self.networks["classifier"]
-        logits = classifier(x.to(self.device), level.to(self.device))
-        probabilities: Tensor = logits.softmax(-1).cpu()
-        return probabilities
+        classifier, batch = self.networks["classifier"], self.settings.sampling.batch
+        parts = [
+            classifier(images.to(self.device), sigmas.to(self.device)).softmax(-1).cpu()
+            for images, sigmas in zip(x.split(batch), level.split(batch), strict=True)
+        ]
+        return torch.cat(parts) if parts else torch.zeros(0, len(self.classes))
 
     def evaluate(self, **choices: Any) -> dict[str, Any]:
         """Every metric into metrics.json; see `selfcal.evaluation.evaluate`."""

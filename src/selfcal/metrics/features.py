@@ -8,20 +8,22 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from selfcal.data import Dataset
+from selfcal.data import UNLABELED, Dataset
 from selfcal.errors import SelfcalError, unknown
-from selfcal.metrics import judge
+from selfcal.metrics import efficientnet, inception, judge, linear_judge
 from selfcal.metrics.judge import cache_folder
 from selfcal.progress import bar
 
 BATCH = 500
+LARGE = 50  # images at a time for networks that enlarge them
 LEAST = 10
 ENOUGH = 50  # labels per class for which a judge trained on them is worth believing
 
@@ -34,6 +36,8 @@ class Features:
     sha256: str
     embed: Callable[[Tensor], Tensor]
     classify: Callable[[Tensor], Tensor] | None = None
+    recognise: Callable[[Tensor], Tensor] | None = None  # probabilities of its own classes, for the inception score
+    distance: str = "FID"  # what the Fréchet distance of these features is called
 
 
 def identity(data: Dataset, show_progress: bool = False) -> Features:
@@ -66,18 +70,74 @@ def automatic(data: Dataset, show_progress: bool = False) -> Features:
     return chosen(data, show_progress)
 
 
-EXTRACTORS: dict[str, Callable[[Dataset, bool], Features]] = {"auto": automatic, "cnn": cnn, "identity": identity}
+def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
+    """1280 numbers of a network that has seen ImageNet; its distance is no FID, and not called so."""
+    check_images(data, "efficientnet-lite0")
+    embed, sha256 = efficientnet.load()
+    name = f"efficientnet-lite0 at {efficientnet.SIDE} px"
+    return with_linear_judge(
+        Features(name, sha256, _batched(embed, LARGE), distance="FD-EffNetLite0"), data, show_progress
+    )
+
+
+def inception_2015(file: Path, data: Dataset, show_progress: bool = False) -> Features:
+    """The 2048 numbers that the FID of the literature compares."""
+    check_images(data, "inception")
+    embed, recognise, sha256 = inception.load(file)
+    found = Features("inception-2015", sha256, _batched(embed, LARGE), recognise=_batched(recognise, LARGE))
+    return with_linear_judge(found, data, show_progress)
+
+
+def check_images(data: Dataset, name: str) -> None:
+    if not data.is_image:
+        raise SelfcalError(f"the {name} features are for images; for points use --features identity")
+
+
+def with_linear_judge(found: Features, data: Dataset, show_progress: bool) -> Features:
+    """The same features; they also tell the data's classes, where enough labels are known to learn that."""
+    embed = remembering(found.embed)
+    found = replace(found, embed=embed)
+    if data.fewest_per_class < LEAST:
+        return found
+    known = data.y != UNLABELED
+    judge = linear_judge.fit(reference(found, data, show_progress)[known], data.y[known], len(data.classes))
+    return replace(found, classify=lambda x: judge(embed(x)))
+
+
+def remembering(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The same function; asked about the same tensor twice in a row, it works once."""
+    last: list[tuple[Tensor, Tensor]] = []
+
+    def remembered(x: Tensor) -> Tensor:
+        if not last or last[0][0] is not x:
+            last[:] = [(x, embed(x))]
+        return last[0][1]
+
+    return remembered
+
+
+EXTRACTORS: dict[str, Callable[[Dataset, bool], Features]] = {
+    "auto": automatic,
+    "cnn": cnn,
+    "identity": identity,
+    "efficientnet-lite0": efficientnet_lite0,
+}
 
 
 def find(name: str, data: Dataset, show_progress: bool = False) -> Features:
+    """A row of the table, or "inception:FILE" with its weights."""
+    if name.startswith("inception:"):
+        return inception_2015(Path(name.removeprefix("inception:")), data, show_progress)
+    if name == "inception":
+        raise SelfcalError(f"--features inception needs its weights: --inception-weights FILE, from {inception.PAGE}")
     if name not in EXTRACTORS:
-        raise unknown("feature extractor", name, EXTRACTORS)
+        raise unknown("feature extractor", name, [*EXTRACTORS, "inception"])
     return EXTRACTORS[name](data, show_progress)
 
 
 def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Tensor:
     """The training images' features, kept in the user's cache under the hashes of both."""
-    if judge.classify is None:  # the numbers themselves need no cache
+    if judge.name in ("pixels", "points"):  # the numbers themselves need no cache
         return judge.embed(data.x)
     file = cache_folder() / f"features-{judge.sha256[:16]}-{data.sha256[:16]}.safetensors"
     if file.exists():
@@ -98,10 +158,10 @@ def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Te
     return features
 
 
-def _batched(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def _batched(function: Callable[[Tensor], Tensor], size: int = BATCH) -> Callable[[Tensor], Tensor]:
     def chunks(x: Tensor) -> Iterator[Tensor]:
         with torch.no_grad():
-            for part in x.split(BATCH):
+            for part in x.split(size):
                 yield function(part)
 
     return lambda x: torch.cat(list(chunks(x)))

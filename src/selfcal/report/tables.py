@@ -26,8 +26,9 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str) -
     """A row per result, if all were measured alike; what they mean below. * marks the chosen λ."""
     check_comparable(results)
     table = Table("\nmethod", "\nλ", title=escape(title), box=None, padding=(0, 1))
+    distance = results[0].get("distance", "FID")
     for head in COLUMNS.values():
-        table.add_column(head, justify="right", no_wrap=True)
+        table.add_column(head.replace("FID", distance), justify="right", no_wrap=True)
     for r in results:
         cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in COLUMNS]
         cells[0] += reach(r)
