@@ -28,7 +28,7 @@ from PIL import Image
 import selfcal
 import small
 from mutations import altered, hostile
-from selfcal import checkpoint, cli, stages
+from selfcal import checkpoint, stages
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
@@ -185,7 +185,7 @@ def use(out):
         if not found.diverged:
             assert found.networks
     with suppress(SelfcalError):
-        cli.show(out)
+        show(out)
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.json", "pseudo_labels.json", "diverged.json"])
