@@ -29,6 +29,7 @@ import selfcal
 import small
 from mutations import altered, hostile
 from selfcal import checkpoint, stages
+from selfcal.commands.measuring import show
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
