@@ -4,11 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs/demo
 
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test test-faults lint bench clean
 
 help:
 	@echo "make demo    train, sample and compare on digits with 2 % labels (writes $(OUT)/report.html)"
 	@echo "make test    run the tests"
+	@echo "make test-faults   the long form of tests/faults: kills, damage, full disks, hostile files"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   speed and quality ratios, measured in one run"
 	@echo "make setup   only prepare $(VENV), development tools included"
@@ -26,6 +27,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-faults: setup
+	SELFCAL_FAULTS=long $(BIN)/python -m pytest -n 2 --dist worksteal tests/faults
 
 lint: setup
 	$(BIN)/ruff check .

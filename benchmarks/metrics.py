@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ import time
 import numpy as np
 {imports}
 draw = np.random.default_rng(0).standard_normal
-a, b = draw({shape}, dtype=np.float32), draw({shape}, dtype=np.float32)
+a, b = draw({shape}, dtype="{kind}"), draw({shape}, dtype="{kind}")
 def memory(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024
 open("/proc/self/clear_refs", "w").write("5")  # forget the peak so far
@@ -32,12 +33,18 @@ print(time.perf_counter() - began, memory("VmHWM") - before, memory("VmHWM"))
 """
 
 
-def alone(rival: tuple[str, str], shape: tuple[int, int]) -> tuple[float, float, float]:
-    """In a process of its own: seconds, peak MB on top of libraries and data, peak MB of the whole process."""
-    program = PROGRAM.format(imports=rival[0], call=rival[1], shape=shape)
+@dataclass(frozen=True)
+class Cost:
+    seconds: float
+    call: float  # peak MB on top of libraries and data
+    whole: float  # peak MB of the process
+
+
+def alone(rival: tuple[str, str], shape: tuple[int, int], kind: str = "float32") -> Cost:
+    """In a process of its own."""
+    program = PROGRAM.format(imports=rival[0], call=rival[1], shape=shape, kind=kind)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    seconds, own, whole = map(float, done.stdout.split()[-3:])  # prdc prints words of its own
-    return seconds, own, whole
+    return Cost(*map(float, done.stdout.split()[-3:]))  # prdc prints words of its own
 
 
 def fid_against_sqrtm() -> tuple[float, float]:
@@ -56,10 +63,10 @@ def fid_against_sqrtm() -> tuple[float, float]:
     return slow / quick, abs(ours - theirs) / theirs
 
 
-def neighbours_against_prdc() -> tuple[float, float, float, float]:
-    """At 10,000 × 2048 our time, the call's peak memory and the process's ÷ prdc's; our peak in GB at 50,000 × 64."""
-    ours, theirs = alone(OURS, (10_000, 2048)), alone(PRDC, (10_000, 2048))
-    large = alone(OURS, (50_000, 64))
-    for name, (seconds, own, whole) in {"ours": ours, "prdc": theirs, "ours, 50,000 × 64": large}.items():
-        print(f"        {name}: {seconds:.0f} s, {own:.0f} MB for the call, {whole:.0f} MB with libraries and data")
-    return ours[0] / theirs[0], ours[1] / theirs[1], ours[2] / theirs[2], large[2] / 1024
+def neighbours_against_prdc(kind: str) -> tuple[Cost, Cost]:
+    """Ours and prdc's at 10,000 × 2048; its own example has float64 features, extractors give float32."""
+    return alone(OURS, (10_000, 2048), kind), alone(PRDC, (10_000, 2048), kind)
+
+
+def many_points() -> Cost:
+    return alone(OURS, (50_000, 64))

@@ -14,7 +14,7 @@ from PIL import Image
 import selfcal
 from selfcal import cli
 
-COMMANDS = ("demo", "methods", "train", "adopt", "sample", "evaluate", "show", "export")
+COMMANDS = ("demo", "methods", "train", "adopt", "sample", "evaluate", "compare", "report", "toy", "show", "export")
 QUICK = ("--set", "score.width=16", "--set", "classifier.width=16")
 
 

@@ -62,7 +62,7 @@ def adopt(
         checkpoint.write_json(donor / "config.json", describe(data, pile, seen, method, labels, seed, chosen, None))
         weights = adopted.model.state_dict()
         state: dict[str, Any] = {"weights": weights, "ema": weights, "optimizer": {}}
-        checkpoint.save(donor / "checkpoints" / "score", 1, state, {"network": "score"}, keep=1)
+        checkpoint.save(donor / "checkpoints" / "score", 1, state, {"network": "score"})
         return train(
             data,
             method,

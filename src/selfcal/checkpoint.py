@@ -2,63 +2,165 @@
 
     checkpoints/score/step-00008000/{weights,ema,optimizer}.safetensors  state.json  manifest.json
 
-A folder without a valid manifest does not count, so a kill at any instant leaves the previous one.
+A folder gets its name only when everything in it is on the disk, so a kill at any instant leaves
+the one before. What the manifest does not confirm is damaged, and is never loaded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load as unpacked
+from safetensors.torch import save as packed
 from torch import Tensor
 
 from selfcal.errors import SelfcalError
+from selfcal.files import file_sha256, read_json, reason, sync, write_bytes
+from selfcal.files import write_json as write_json
 
-GROUPS = ("weights", "ema", "optimizer")
+GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
+MANIFEST = "manifest.json"
+Saved = tuple[int, dict[str, dict[str, Tensor]], dict[str, Any]]
+"""(step, tensors by group, what state.json says)."""
 
 
-def save(folder: Path, step: int, state: Mapping[str, Mapping[str, Tensor]], about: dict[str, Any], keep: int) -> Path:
-    """Write step's checkpoint into folder, then drop all but the newest `keep`."""
-    final = folder / f"step-{step:08d}"
-    beside = folder / f".writing-{step:08d}"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    for group, tensors in state.items():
-        save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, beside / f"{group}.safetensors")
-    (beside / "state.json").write_text(json.dumps({"step": step, **about}, indent=1))
-    manifest = {p.name: file_sha256(p) for p in sorted(beside.iterdir())}
-    (beside / "manifest.json").write_text(json.dumps(manifest, indent=1))
-    for path in [*beside.iterdir(), beside]:
-        sync(path)
-    if final.exists():
-        shutil.rmtree(final)
-    beside.rename(final)
-    sync(folder)
-    for old in steps_saved(folder)[:-keep]:
-        shutil.rmtree(folder / f"step-{old:08d}")
-    return final
+class Damaged(SelfcalError):
+    """A checkpoint that is not what its manifest says."""
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:08d}"
 
 
 def steps_saved(folder: Path) -> list[int]:
     """Steps with a finished folder, ascending."""
-    return sorted(int(p.name.removeprefix("step-")) for p in folder.glob("step-*") if p.name[5:].isdigit())
+    found = (re.fullmatch(r"step-([0-9]{8,18})", p.name) for p in folder.glob("step-*"))
+    return sorted(int(match[1]) for match in found if match)
 
 
-def load_newest(folder: Path) -> tuple[int, dict[str, dict[str, Tensor]], dict[str, Any]] | None:
-    """(step, tensors, about) of the newest checkpoint; None if there is none; an error if it is damaged."""
+# --- writing --------------------------------------------------------------------------------------
+
+
+def save(folder: Path, step: int, state: Mapping[str, Mapping[str, Tensor]], about: dict[str, Any]) -> Path:
+    """Write step's checkpoint into folder: complete, or not at all."""
+    files = {f"{group}.safetensors": _packed(tensors) for group, tensors in state.items() if tensors or group in GROUPS}
+    files["state.json"] = json.dumps({"step": step, **about}, indent=1).encode()
+    return _put(folder, step, files)
+
+
+def copy(source: Path, folder: Path, step: int) -> Path:
+    """Another run's checkpoint, once it is known to be good."""
+    verify(source)
+    names = [p.name for p in _files(source) if p.name != MANIFEST]
+    return _put(folder, step, {name: (source / name).read_bytes() for name in names})
+
+
+def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
+    final, beside = path_of(folder, step), folder / f".writing-{step:08d}"
+    for missing in reversed([p for p in (folder, *folder.parents) if not p.exists()]):
+        missing.mkdir(exist_ok=True)
+        sync(missing.parent)
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        for name, content in files.items():
+            write_bytes(beside / name, content)
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        write_bytes(beside / MANIFEST, _manifest(hashes))  # of what was meant, not of what came to lie there
+        sync(beside)
+        if final.exists():
+            remove(final)
+        beside.rename(final)
+        sync(folder)
+    except OSError:
+        shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the room
+        raise
+    return final
+
+
+def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+    content: bytes = packed({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
+    return content
+
+
+def remove(path: Path) -> None:
+    """Renamed first: a kill in between must not leave half a checkpoint under a good name."""
+    away = path.with_name(f".removing-{path.name}")
+    shutil.rmtree(away, ignore_errors=True)
+    path.rename(away)
+    shutil.rmtree(away)
+
+
+def thin_out(folder: Path, keep: int, keep_every: int, scheduled: Callable[[int], bool]) -> None:
+    """Leave the newest, the last `keep` scheduled ones, and every `keep_every`-th step for good.
+
+    One written because of a signal is off schedule and goes with the next: an interrupted run ends
+    with the same checkpoints as one that was left alone, and rolls back to the same ones.
+    """
+    steps = steps_saved(folder)
+    regular = [s for s in steps if scheduled(s)]
+    stay = {*regular[-keep:], *steps[-1:], *(s for s in regular if keep_every and s % keep_every == 0)}
+    for step in steps:
+        if step not in stay:
+            remove(path_of(folder, step))
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a killed process left half written or half removed."""
+    for pattern in (".writing*", ".removing-*"):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path)
+
+
+def set_aside_damaged(folder: Path) -> list[str]:
+    """Make the newest checkpoint a good one: rename those after it that are damaged, and say so.
+
+    If none is good, nothing is renamed and it is an error: starting anew must be the user's choice.
+    """
+    problems: dict[Path, str] = {}
+    for step in reversed(steps_saved(folder)):
+        try:
+            verify(path_of(folder, step))
+        except Damaged as problem:
+            problems[path_of(folder, step)] = str(problem)
+            continue
+        return [f"{problem}; set aside as {_aside(path).name}" for path, problem in problems.items()]
+    if problems:
+        raise SelfcalError(
+            f"no checkpoint in {folder} is good: {'; '.join(problems.values())}. "
+            "Remove that folder to train this network anew"
+        )
+    return []
+
+
+def _aside(path: Path) -> Path:
+    number = 1
+    while (away := path.with_name(f"damaged-{number}-{path.name}")).exists():
+        number += 1
+    path.rename(away)
+    return away
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def load_newest(folder: Path) -> Saved | None:
+    """The newest checkpoint; None if there is none; an error if it is damaged."""
     steps = steps_saved(folder)
     if not steps:
         return None
-    path = folder / f"step-{steps[-1]:08d}"
+    path = path_of(folder, steps[-1])
     about = verify(path)
-    return steps[-1], {group: load_file(path / f"{group}.safetensors") for group in GROUPS}, about
+    present = {p.name for p in _files(path)}
+    groups = [*GROUPS, *(["terms"] if "terms.safetensors" in present else [])]
+    return steps[-1], {group: read_tensors(path / f"{group}.safetensors") for group in groups}, about
 
 
 def load_average(folder: Path) -> tuple[int, dict[str, Tensor], str]:
@@ -66,42 +168,66 @@ def load_average(folder: Path) -> tuple[int, dict[str, Tensor], str]:
     steps = steps_saved(folder)
     if not steps:
         raise SelfcalError(f"{folder} holds no checkpoint yet; run the train command again to continue it")
-    path = folder / f"step-{steps[-1]:08d}"
+    path = path_of(folder, steps[-1])
     verify(path)
     file = path / "ema.safetensors"
-    return steps[-1], load_file(file), file_sha256(file)
+    return steps[-1], read_tensors(file), file_sha256(file)
 
 
 def verify(path: Path) -> dict[str, Any]:
-    """Check every file against the manifest; return what state.json says."""
+    """Check every file against the manifest; return what state.json says.
+
+    The manifest must be, to the byte, the one that these files would get: then no bit of any file,
+    nor of the manifest itself, can have changed.
+    """
     try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        for name, expected in manifest.items():
-            if file_sha256(path / name) != expected:
-                raise SelfcalError(f"{path / name} is damaged: its SHA-256 differs from the manifest's")
-        about: dict[str, Any] = json.loads((path / "state.json").read_text())
-    except (OSError, ValueError, AttributeError, SafetensorError) as error:
-        raise SelfcalError(f"the checkpoint {path} cannot be read: {error}") from None
+        promised = (path / MANIFEST).read_bytes()
+        if promised != _manifest(_hashes(path)):
+            raise Damaged(f"{path / _culprit(path, promised)} is damaged: its SHA-256 differs from the manifest's")
+        about: dict[str, Any] = read_json(path / "state.json")
+    except OSError as error:
+        raise Damaged(
+            f"the checkpoint {path} is damaged: {reason(error)} ({Path(error.filename or path).name})"
+        ) from None
+    except Damaged:
+        raise
+    except SelfcalError as error:
+        raise Damaged(f"the checkpoint {path} is damaged: {error}") from None
+    step = about.get("step") if isinstance(about, dict) else None
+    if not isinstance(step, int) or path_of(path.parent, step) != path:
+        raise Damaged(f"the checkpoint {path} is damaged: its state.json tells of another step")
+    if about.get("network", path.parent.name) != path.parent.name:
+        raise Damaged(f"the checkpoint {path} is damaged: its state.json tells of another network")
+    if missing := [group for group in GROUPS if not (path / f"{group}.safetensors").is_file()]:
+        raise Damaged(f"the checkpoint {path} is damaged: it lacks {', '.join(missing)}")
     return about
 
 
-def file_sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Force a file or folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
+def read_tensors(file: Path) -> dict[str, Tensor]:
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        tensors: dict[str, Tensor] = unpacked(file.read_bytes())
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
+        raise Damaged(f"{file} is damaged: {reason(error)}") from None
+    return tensors
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Atomically: readers see the old file or the new one, never half of it."""
-    beside = path.with_name(f".{path.name}.writing")
-    beside.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    sync(beside)
-    beside.rename(path)
+def _files(path: Path) -> Iterable[Path]:
+    """Sorted; hidden ones are file managers' own."""
+    return sorted(p for p in path.iterdir() if not p.name.startswith("."))
+
+
+def _hashes(path: Path) -> dict[str, str]:
+    return {p.name: file_sha256(p) for p in _files(path) if p.name != MANIFEST}
+
+
+def _manifest(hashes: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(sorted(hashes.items())), indent=1).encode()
+
+
+def _culprit(path: Path, promised: bytes) -> str:
+    """The first file that is not as promised, or else the manifest itself."""
+    try:
+        said = json.loads(promised)
+        return next(name for name, sha256 in _hashes(path).items() if said.get(name, sha256) != sha256)
+    except (ValueError, AttributeError, StopIteration, RecursionError):
+        return MANIFEST

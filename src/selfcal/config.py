@@ -49,8 +49,10 @@ class NetworkSettings(Section):
     network: Literal["mlp", "ncsnpp", "adopted"] = Field(
         "mlp", description="mlp, ncsnpp (the paper's U-Net for images), or one that `selfcal adopt` took in"
     )
-    width: int = Field(256, ge=1, description="of the mlp's layers, or channels of the U-Net at full resolution")
-    blocks: int = Field(3, ge=1, description="residual blocks; of the U-Net, at each resolution")
+    width: int = Field(
+        256, ge=1, le=2**16, description="of the mlp's layers, or channels of the U-Net at full resolution"
+    )
+    blocks: int = Field(3, ge=1, le=2**10, description="residual blocks; of the U-Net, at each resolution")
     multipliers: Sizes = Field((1, 2, 2, 2), description="ncsnpp: channels at each halving, in widths")
     attention: Sizes = Field((16,), description="ncsnpp: the resolutions at which pixels attend to each other")
     fourier_scale: float = Field(
@@ -94,7 +96,7 @@ class TermSettings(Section):
     robust_grows: bool = Field(False, description="let the radius grow as max(1, σ/σ_d)")
     cfg_drop: float = Field(0.1, ge=0, le=1, description="probability of dropping a label (p_uncond)")
     pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
-    pl_rounds: int = Field(1, ge=1, description="times of labelling and training on")
+    pl_rounds: int = Field(1, ge=1, le=100, description="times of labelling and training on")
     pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")
 
 
@@ -107,7 +109,8 @@ class SamplingSettings(Section):
 class RunSettings(Section):
     save_every: int = Field(1000, ge=1, description="steps between checkpoints")
     log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
-    keep: int = Field(2, ge=1, description="checkpoints kept per network")
+    keep: int = Field(2, ge=1, description="checkpoints kept per network: the last ones")
+    keep_every: int = Field(0, ge=0, description="those at multiples of this step are kept for good; 0: none")
 
 
 class Settings(Section):

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfcal import progress
+from selfcal import workers
 from selfcal.checkpoint import write_json
 from selfcal.errors import SelfcalError
 from selfcal.fitting import train
 from selfcal.methods import CLASSIFIER_SCALES
 from selfcal.metrics import features
 from selfcal.report.demo_page import write_page
+from selfcal.report.pictures import first_of_each_class
 from selfcal.run import Run
 from selfcal.sampling import Samples
 
 DATA, LABELS = "digits", 0.02
 RIVALS = ("cg", "cg-sc-all")
 COUNT = 1800
-PER_CLASS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def demo(
         run = plan.train(RIVALS[0], until="score")
     finally:
         torch.set_num_threads(threads)
-    with ProcessPoolExecutor(len(RIVALS), get_context("spawn"), initializer=one_thread) as pool:
+    with ProcessPoolExecutor(len(RIVALS), get_context("spawn"), initializer=workers.start) as pool:
         reports = dict(zip(RIVALS, pool.map(rival, RIVALS, [plan] * len(RIVALS)), strict=True))
     real, labelled = pictures_of_data(run)
     shown: dict[str, Any] = {"real": real, "labelled": labelled}
@@ -81,12 +81,6 @@ def demo(
     write_json(out / "guides.json", {"guides": guides, "seconds": round(time.monotonic() - began)})
     np.savez_compressed(out / "pictures.npz", **shown)
     return write_page(out)
-
-
-def one_thread() -> None:
-    """How a rival's process starts."""
-    torch.set_num_threads(1)
-    progress.lines_only()
 
 
 def rival(method: str, plan: Plan) -> tuple[dict[str, Any], np.ndarray]:
@@ -102,16 +96,6 @@ def rival(method: str, plan: Plan) -> tuple[dict[str, Any], np.ndarray]:
     )
     best = next(r["scale"] for r in report["results"] if r["chosen"])
     return report, first_of_each_class(kept[best].x.numpy(), kept[best].y.numpy())
-
-
-def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = PER_CLASS_SHOWN) -> np.ndarray:
-    """(K, count, C, H, W): not picked, the first ones; blank where a class has fewer."""
-    rows = []
-    for c in np.unique(y):
-        mine = x[y == c][:count]
-        blank = np.full((count - len(mine), *x.shape[1:]), -1, dtype=x.dtype)
-        rows.append(np.concatenate([mine, blank]))
-    return np.stack(rows)
 
 
 def missed(run: Run, shown: np.ndarray) -> np.ndarray:

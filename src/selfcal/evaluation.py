@@ -42,6 +42,7 @@ def evaluate(
     guide: str | None = None,
     features: str = "auto",
     intervals: bool = True,
+    curve: bool = True,
     seed: int = 0,
     show_progress: bool = False,
     keep: Callable[[Samples], None] = lambda samples: None,
@@ -49,11 +50,18 @@ def evaluate(
 ) -> dict[str, Any]:
     """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
 
-    scales: the method's usual one if left out. intervals: 95 % intervals for every number (ten more
-    measurements). keep: called with every reported set of samples.
+    scales: the method's usual one if left out; of several the best is chosen on samples of their own.
+    intervals: 95 % intervals for every number (ten more measurements). curve: report every scale, or
+    only the chosen one. keep: called with every reported set of samples.
     """
     if run.diverged:
-        report: dict[str, Any] = {"results": [], "guide": [], "guide_split": None, "diverged": run.diverged}
+        report: dict[str, Any] = {
+            "results": [],
+            "selection": [],
+            "guide": [],
+            "guide_split": None,
+            "diverged": run.diverged,
+        }
         write_json(run.path / "metrics.json", report)
         return report
     scales = (run.method.scale,) if scales is None else scales
@@ -74,11 +82,11 @@ def evaluate(
     def drawn(scale: float, sample_seed: int) -> Samples:
         return run.sample(scale=scale, seed=sample_seed, show_progress=show_progress, **draw)  # type: ignore[arg-type]
 
-    chosen_on = {s: reference.intra_fid(drawn(s, seed + SELECTION)) for s in scales} if len(scales) > 1 else {}
-    known = {s: v for s, v in chosen_on.items() if v is not None}
-    best = min(known, key=lambda s: known[s]) if known else scales[0]
+    trials = {s: reference.measure(drawn(s, seed + SELECTION))[0] for s in (scales if len(scales) > 1 else ())}
+    chosen_on = {s: values["intra_fid"] for s, values in trials.items() if values["intra_fid"] is not None}
+    best = min(chosen_on, key=lambda s: chosen_on[s]) if chosen_on else scales[0]
     results = []
-    for scale in scales:
+    for scale in scales if curve else (best,):
         samples = drawn(scale, seed)
         keep(samples)
         values, ranges = reference.measure(samples, intervals)
@@ -103,6 +111,7 @@ def evaluate(
         )
     report = {
         "results": results,
+        "selection": [{"scale": s, **values} for s, values in trials.items()],
         "guide": guide_quality,
         "guide_split": guide_split(run)[2] if guide_quality else None,
         "pseudo_labels": run.pseudo_labels,

@@ -248,6 +248,10 @@ METHODS: dict[str, Method] = {
 }
 
 
+BEYOND = ("cg-robust", "cg-sc-pl", "dpt")  # rows that the paper discusses or hopes for, but has no numbers of
+GUIDED = tuple(m.name for m in METHODS.values() if m.guide == "classifier")  # the paper's CG family
+
+
 def find(name: str) -> Method:
     if name not in METHODS:
         raise unknown("method", name, METHODS)

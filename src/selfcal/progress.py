@@ -27,6 +27,11 @@ def lines_only() -> None:
     console = Console(stderr=True, force_terminal=False)
 
 
+def say(text: str) -> None:
+    """A line that the user should see, whatever else is on the screen."""
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 class Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

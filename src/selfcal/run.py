@@ -5,7 +5,6 @@ RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal import checkpoint, methods
+from selfcal import checkpoint, methods, records
 from selfcal.config import Settings
 from selfcal.data import Dataset, Pool, load_data, reveal
 from selfcal.errors import SelfcalError
@@ -75,14 +74,12 @@ class Run:
     @property
     def diverged(self) -> dict[str, Any] | None:
         """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
-        file = self.path / "diverged.json"
-        return json.loads(file.read_text("utf-8")) if file.exists() else None
+        return records.read_if_there(self.path / "diverged.json", records.Divergence)
 
     @property
     def pseudo_labels(self) -> dict[str, Any] | None:
         """How many labels the classifier gave and how many are right, by stage."""
-        file = self.path / "pseudo_labels.json"
-        return json.loads(file.read_text("utf-8")) if file.exists() else None
+        return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
 
     @cached_property
     def networks(self) -> dict[str, nn.Module]:
@@ -91,7 +88,6 @@ class Run:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
         found = {}
         for stage in {s.role: s for s in self.stages}.values():
-            network = stage.build(self.settings, self.shape, len(self.classes))
             step, weights, _ = checkpoint.load_average(self.path / "checkpoints" / stage.name)
             wanted = stage.settings(self.settings).steps
             if step < wanted:
@@ -99,9 +95,20 @@ class Run:
                     f"the {stage.name} network of {self.path} is at step {step} of {wanted}; "
                     "give the train command again to finish it"
                 )
-            network.load_state_dict(weights)
+            network = self._built(stage, weights)
             found[stage.role] = network.to(self.device).eval().requires_grad_(False)
         return found
+
+    def _built(self, stage: methods.Stage, weights: dict[str, Tensor]) -> nn.Module:
+        """The stage's network with these weights; a config that asks for another one is not built at all."""
+        asked = self.settings, self.shape, len(self.classes)
+        with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
+            shapes = {name: value.shape for name, value in stage.build(*asked).state_dict().items()}
+        if shapes != {name: value.shape for name, value in weights.items()}:
+            raise SelfcalError(f"the {stage.name} network of {self.path} is not the one that its config.json describes")
+        network = stage.build(*asked)
+        network.load_state_dict(weights)
+        return network
 
     def sample(
         self,
@@ -181,7 +188,6 @@ class Run:
             if checkpoint.steps_saved(folder):
                 steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
         wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
-        metrics = self.path / "metrics.json"
         return {
             "path": str(self.path),
             **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
@@ -192,12 +198,14 @@ class Run:
             "pseudo_labels": self.pseudo_labels,
             "weights_sha256": hashes,
             "settings": self.config["settings"],
-            "metrics": json.loads(metrics.read_text()) if metrics.exists() else None,
+            "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
         }
 
 
 def divergence_in_words(report: dict[str, Any]) -> str:
     losses = ", ".join(f"{name} {value}" for name, value in report["losses"].items())
+    if "grad_norm" in report:
+        losses += f", gradient norm {report['grad_norm']}"
     role = report["network"].split("-")[0]
     return (
         f"the {report['network']} network at step {report['step']} ({losses}); "
@@ -219,11 +227,6 @@ def load(path: str | Path) -> Run:
     file = path / "config.json"
     if not file.is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no config.json")
-    try:
-        config = json.loads(file.read_text("utf-8"))
-        run = Run(path, config)
-        methods.find(config["method"])
-        Settings.model_validate(config["settings"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise SelfcalError(f"{file} cannot be read: {error}") from None
+    run = Run(path, records.read_config(file))
+    methods.find(run.config["method"])
     return run

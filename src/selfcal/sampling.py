@@ -42,10 +42,16 @@ class Samples:
         if self.x.ndim != 4:
             raise SelfcalError(f"points cannot be saved as images; give --out a name that ends in .npz, not {path}")
         for c in self.y.unique().tolist():
-            folder = path / self.classes[c]
+            folder = path / folder_name(self.classes[c], c)
             folder.mkdir(parents=True, exist_ok=True)
             for i, image in enumerate(self.x[self.y == c]):
                 to_image(image).save(folder / f"{i:05d}.png")
+
+
+def folder_name(name: str, position: int) -> str:
+    """The class's name, unless it would lead elsewhere: names can come from files that others wrote."""
+    plain = name.isprintable() and name.strip(". ") and not {"/", "\\", ":"} & {*name} and len(name.encode()) < 200
+    return name if plain else f"class-{position}"
 
 
 def to_image(x: Tensor) -> Image.Image:

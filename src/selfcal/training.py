@@ -16,7 +16,10 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from selfcal.config import NetworkSettings
+from selfcal.errors import SelfcalError
 from selfcal.noise import Noisy
+from selfcal.objectives.reading import Remembers
+from selfcal.processes import reduced
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,14 @@ class Step:
     """One optimiser step, as seen from outside; values stay on the device until someone reads them."""
 
     number: int  # steps done, this one included
-    losses: dict[str, Tensor]  # each term before its weight
+    losses: dict[str, Tensor]  # each term before its weight, over the whole batch
     grad_norm: Tensor
     lr: float
+
+    def numbers(self) -> dict[str, float]:
+        """Every loss and the gradient's norm, fetched from the device at once."""
+        values = torch.stack([*(loss.float() for loss in self.losses.values()), self.grad_norm.float()]).tolist()
+        return dict(zip([*self.losses, "grad_norm"], values, strict=True))
 
 
 def random_state(seed: int, name: str, step: int) -> torch.Generator:
@@ -60,11 +68,13 @@ def ramped_average(decay: float) -> Callable:
 
 
 class Learner:
-    """A network with its optimiser and its average: all the state that training changes."""
+    """A network with its optimiser, its average and its terms' memories: all the state that training changes."""
 
     def __init__(self, network: nn.Module, settings: NetworkSettings, accelerator: Accelerator) -> None:
         self.settings = settings
         self.accelerator = accelerator
+        self.lr_factor = 1.0  # lowered after a rollback
+        self.memories: dict[str, Remembers] = {}
         self.network = network.to(accelerator.device)
         self.average = AveragedModel(self.network, multi_avg_fn=ramped_average(settings.ema))
         fused = accelerator.device.type in ("cpu", "cuda")
@@ -87,7 +97,7 @@ class Learner:
         while self.step < self.settings.steps:
             batch = share(batch_at(self.step), rank, world)
             batch = Noisy(*(getattr(batch, f.name).to(device) for f in fields(batch)))
-            lr = learning_rate(self.settings, self.step)
+            lr = self.lr_factor * learning_rate(self.settings, self.step)
             for group in self.optimiser.param_groups:
                 group["lr"] = lr
 
@@ -95,21 +105,26 @@ class Learner:
             self.optimiser.zero_grad(set_to_none=True)
             total = torch.stack([weight * loss for weight, loss in losses.values()]).sum()
             self.accelerator.backward(total)
+            seen = {name: loss.detach() for name, (_, loss) in losses.items()}
             if world > 1:
-                self._average_gradients(parameters)
+                seen = self._average_over_processes(parameters, seen)
             norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
             self.optimiser.step()
             self.average.update_parameters(self.network)
             self.step += 1
-            yield Step(self.step, {name: loss.detach() for name, (_, loss) in losses.items()}, norm.detach(), lr)
+            yield Step(self.step, seen, norm.detach(), lr)
 
-    def _average_gradients(self, parameters: list[nn.Parameter]) -> None:
-        """One all-reduce of all gradients. Wrapping the network (DDP) would hook into the double backward."""
+    def _average_over_processes(self, parameters: list[nn.Parameter], losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        """One all-reduce of all gradients. Wrapping the network (DDP) would hook into the double backward.
+
+        The losses travel along: what is logged, and what is judged as diverged, is the same everywhere.
+        """
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
-        flat = torch.cat([g.flatten() for g in gradients])
-        flat = self.accelerator.reduce(flat, reduction="mean")
-        for p, g in zip(parameters, flat.split([g.numel() for g in gradients]), strict=True):
+        flat = torch.cat([*(g.flatten() for g in gradients), *(loss.reshape(1) for loss in losses.values())])
+        *averaged, means = reduced(self.accelerator, flat, "mean").split([*(g.numel() for g in gradients), len(losses)])
+        for p, g in zip(parameters, averaged, strict=True):
             p.grad = g.view_as(p)
+        return dict(zip(losses, means, strict=True))
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Everything needed to go on, as groups of tensors."""
@@ -119,20 +134,39 @@ class Learner:
             for index, values in self.optimiser.state_dict()["state"].items()
             for key, value in values.items()
         }
+        remembered = {f"{name}/{key}": v for name, memory in self.memories.items() for key, v in memory.state().items()}
         return {
             "weights": self.network.state_dict(),
             "ema": self.average.module.state_dict(),
             "optimizer": moments,
+            "terms": remembered,
         }
 
     def restore(self, step: int, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Go on from there; a state of another network, whoever wrote it, is refused."""
+        try:
+            self._restore(step, state)
+        except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
+            raise SelfcalError(f"the checkpoint of step {step} does not fit this network: {error}") from None
+
+    def _restore(self, step: int, state: Mapping[str, Mapping[str, Tensor]]) -> None:
         self.network.load_state_dict(state["weights"])
         self.average.module.load_state_dict(state["ema"])
         self.average.n_averaged.fill_(step)
-        names = [name for name, _ in self.network.named_parameters()]
-        whole = self.optimiser.state_dict()
-        for key, value in state["optimizer"].items():
-            name, _, moment = key.rpartition(".")
-            whole["state"].setdefault(names.index(name), {})[moment] = value
-        self.optimiser.load_state_dict(whole)
+        if state["optimizer"] or step < self.settings.steps:  # an adopted network has none, and needs none
+            self._restore_optimiser(state["optimizer"])
+        for name, memory in self.memories.items():
+            mine = {
+                k.removeprefix(f"{name}/"): v for k, v in state.get("terms", {}).items() if k.startswith(f"{name}/")
+            }
+            memory.restore(mine)
         self.step = step
+
+    def _restore_optimiser(self, moments: Mapping[str, Tensor]) -> None:
+        whole = self.optimiser.state_dict()
+        for index, (name, parameter) in enumerate(self.network.named_parameters()):
+            mine = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
+            if mine["step"].numel() != 1 or any(mine[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
+                raise ValueError(f"the optimiser's moments of {name} are shaped differently")
+            whole["state"][index] = mine
+        self.optimiser.load_state_dict(whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import torch
 from torch import Tensor
 
 from selfcal.data.dataset import UNLABELED, Dataset, no_test
+from selfcal.data.limits import check_size
 from selfcal.errors import SelfcalError
+
+ARRAYS = ("x", "y", "x_test", "y_test")
 
 
 def load(path: Path) -> Dataset:
@@ -20,8 +24,6 @@ def load(path: Path) -> Dataset:
     a negative number or an empty name means unlabelled.
     """
     arrays = _read(path)
-    if "x" not in arrays:
-        raise SelfcalError(f"{path} has no array 'x'; it holds {', '.join(sorted(arrays)) or 'nothing'}")
     x = _examples(arrays["x"], f"{path}: x")
     labels = arrays.get("y", np.full(len(x), UNLABELED))
     classes, y = _classes(labels, len(x), f"{path}: y")
@@ -45,23 +47,53 @@ def load(path: Path) -> Dataset:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    if not zipfile.is_zipfile(path):
+    """The arrays we know by name. Sizes are those that the headers declare, checked before unpacking."""
+    if path.is_file() and not zipfile.is_zipfile(path):
         raise SelfcalError(f"{path} cannot be read as an .npz archive: it is not one")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
-        if "pickle" in str(error).lower() or "object array" in str(error).lower():
+        with zipfile.ZipFile(path) as archive:
+            entries = {e.filename.removesuffix(".npy"): e for e in archive.infolist()}
+            if "x" not in entries:
+                raise SelfcalError(f"{path} has no array 'x'; it holds {', '.join(sorted(entries)[:20]) or 'nothing'}")
+            return {name: _array(archive, e, path) for name, e in entries.items() if name in ARRAYS}
+    except SelfcalError:
+        raise
+    except FileNotFoundError:
+        raise SelfcalError(f"the data file {path} does not exist") from None
+    except Exception as error:  # zipfile, zlib and numpy raise whatever a broken file makes them trip over
+        raise SelfcalError(f"{path} cannot be read as an .npz archive: {str(error) or type(error).__name__}") from None
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> np.ndarray:
+    where = f"{path}: {entry.filename.removesuffix('.npy')}"
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise SelfcalError(f"{where} is compressed in a way that numpy does not use; save it with numpy.savez")
+    with archive.open(entry) as stream:
+        version = np.lib.format.read_magic(stream)
+        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in header:
+            raise SelfcalError(f"{where} is in version {version} of numpy's format; save plain arrays")
+        shape, _, dtype = header[version](stream)
+        if dtype.hasobject:
             raise SelfcalError(
                 f"{path} holds pickled objects, which can run code and are never loaded; "
                 "save plain number or string arrays instead"
-            ) from None
-        raise SelfcalError(f"{path} cannot be read as an .npz archive: {error}") from None
+            )
+        check_size(shape, where, dtype.itemsize)
+        if stream.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
+            raise SelfcalError(f"{where} declares {shape} of {dtype}, which is not what it holds")
+    with archive.open(entry) as stream:
+        values: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+    return values
 
 
 def _examples(values: np.ndarray, where: str) -> Tensor:
     if values.dtype.kind not in "uif":
         raise SelfcalError(f"{where} has type {values.dtype}; numbers are expected")
+    if values.ndim < 2:
+        raise SelfcalError(f"{where} is shaped {values.shape}; expected one example per row, (N,D) or images")
+    if len(values) and not values.size:
+        raise SelfcalError(f"{where} is shaped {values.shape}; its examples hold no numbers")
     if values.ndim == 2:
         return torch.as_tensor(values.astype(np.float32))
     if values.ndim == 3:
@@ -87,18 +119,21 @@ def _examples(values: np.ndarray, where: str) -> Tensor:
 
 
 def _classes(labels: np.ndarray, count: int, where: str) -> tuple[tuple[str, ...], Tensor]:
+    _check_labels(labels, count, where)
     known = labels[labels >= 0] if labels.dtype.kind in "iu" else labels[labels != ""]
-    classes = tuple(str(c) for c in np.unique(known)) if labels.dtype.kind in "iuU" else ()
-    if labels.dtype.kind in "iu":
-        classes = tuple(sorted(classes, key=int))
+    classes = tuple(str(c) for c in np.unique(known).tolist())  # in the order of numbers, or of the alphabet
     return classes, _index(labels, classes, count, where)
 
 
-def _index(labels: np.ndarray, classes: tuple[str, ...], count: int, where: str) -> Tensor:
+def _check_labels(labels: np.ndarray, count: int, where: str) -> None:
     if labels.shape != (count,):
         raise SelfcalError(f"{where} is shaped {labels.shape}; expected one label per example, ({count},)")
     if labels.dtype.kind not in "iuU":
         raise SelfcalError(f"{where} has type {labels.dtype}; labels are whole numbers or names")
+
+
+def _index(labels: np.ndarray, classes: tuple[str, ...], count: int, where: str) -> Tensor:
+    _check_labels(labels, count, where)
     position = {name: i for i, name in enumerate(classes)}
     found = []
     for label in labels.tolist():

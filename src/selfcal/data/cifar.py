@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tarfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,10 @@ def _dataset(name: str, version: Version, path: Path) -> Dataset:
         downloads.check_md5(path, version.md5)
         files = _unpacked(path)
     else:
-        files = {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}
+        try:
+            files = {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}
+        except OSError as error:
+            raise SelfcalError(f"{path} cannot be read: {error.strerror}") from None
 
     def read(file: str) -> bytes:
         if file not in files:
@@ -122,7 +126,7 @@ def _unpacked(path: Path) -> dict[str, bytes]:
     try:
         with tarfile.open(path, "r:gz") as archive:
             return {Path(m.name).name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise SelfcalError(f"{path} cannot be read as an archive: {error}") from None
 
 
@@ -154,8 +158,12 @@ def _binary(read: Read, file: str, version: Version, path: Path) -> tuple[np.nda
 
 def _pickled(read: Read, file: str, version: Version, path: Path) -> tuple[np.ndarray, np.ndarray]:
     batch = _plain(read, file, path)
-    x, y = batch.get(b"data"), np.asarray(batch.get(f"{version.labels}s".encode(), []))
-    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.ndim != 2 or x.shape[1] != PIXELS:
+    x = batch.get(b"data")
+    try:
+        y = np.asarray(batch.get(f"{version.labels}s".encode(), []))
+    except (ValueError, OverflowError):  # lists of lists of different lengths, and the like
+        y = np.zeros(0)
+    if not isinstance(x, np.ndarray) or x.dtype != np.uint8 or x.shape != (x.size // PIXELS, PIXELS) or not x.size:
         raise SelfcalError(f"{path}: {file} holds no array 'data' of 32×32 colour images")
     if y.dtype.kind not in "iu" or y.shape != (len(x),):
         raise SelfcalError(f"{path}: {file} does not give each of its {len(x)} images a label")

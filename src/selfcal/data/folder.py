@@ -12,29 +12,41 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from selfcal.data.dataset import UNLABELED, Dataset, no_test
+from selfcal.data.limits import LARGEST_IMAGE, check_inside, check_size
 from selfcal.errors import SelfcalError
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
 HIDDEN = {"unlabeled", "unlabelled"}
 
 
 def load(root: Path) -> Dataset:
     """All images below root, in the order of their names; all must have one size."""
+    try:
+        return _load(root)
+    except OSError as error:  # a folder that vanished or may not be listed
+        raise SelfcalError(f"{error.filename or root} cannot be read: {error.strerror or error}") from None
+
+
+def _load(root: Path) -> Dataset:
     train = root / "train" if (root / "train").is_dir() else root
     test = root / "test" if train != root and (root / "test").is_dir() else None
+    for split in (train, test):
+        if split not in (None, root):
+            check_inside(split, root)
     classes = _class_names(train)
-    files, y = _listing(train, classes)
+    files, y = _listing(train, classes, root)
     if not files:
         raise SelfcalError(f"{train} holds no images ({', '.join(sorted(ENDINGS))})")
     mode = _common_mode(files)
     x = _pixels(files, mode)
     x_test, y_test = no_test(x)
     if test is not None:
-        test_files, y_test = _listing(test, classes)
+        test_files, y_test = _listing(test, classes, root)
         x_test = _pixels(test_files, mode, like=(files[0], tuple(x.shape[1:]))) if test_files else x[:0]
     return Dataset(
         name=root.resolve().name,
@@ -49,10 +61,14 @@ def load(root: Path) -> Dataset:
 
 def _class_names(root: Path) -> tuple[str, ...]:
     folders = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    for name in folders:
+        if not name.isprintable():
+            raise SelfcalError(f"the class folder {name!r} in {root} has a name that cannot be written; rename it")
     return tuple(f for f in folders if f not in HIDDEN)
 
 
-def _listing(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
+def _listing(root: Path, classes: tuple[str, ...], whole: Path) -> tuple[list[Path], Tensor]:
+    """Images of one split and their classes; no link may lead out of the whole data folder."""
     position = {name: i for i, name in enumerate(classes)}
     files, y = [], []
     groups = [root, *sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))]
@@ -63,27 +79,30 @@ def _listing(root: Path, classes: tuple[str, ...]) -> tuple[list[Path], Tensor]:
                 raise SelfcalError(f"{group} is not one of the training classes ({', '.join(classes)})")
             if not found:
                 raise SelfcalError(f"the class folder {group} holds no images; add some or remove it")
+        for path in (group, *found):
+            if path.is_symlink():
+                check_inside(path, whole)
         files += found
         y += [position.get(group.name, UNLABELED) if group != root else UNLABELED] * len(found)
     return files, torch.as_tensor(y, dtype=torch.long)
 
 
 def _open(file: Path) -> Image.Image:
+    """Only by the readers of our own endings: Pillow would otherwise also try those that start other programs."""
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(file)
+            image = Image.open(file, formats=FORMATS)
+            if image.width * image.height > LARGEST_IMAGE:
+                raise SelfcalError(f"{file} is {image.width}×{image.height} pixels large; resize or remove it")
             image.load()
         return image
-    except (
-        OSError,
-        ValueError,
-        SyntaxError,
-        UnidentifiedImageError,
-        Image.DecompressionBombError,
-        Warning,
-    ) as error:
-        raise SelfcalError(f"{file} cannot be read as an image ({error}); repair or remove it") from None
+    except SelfcalError:
+        raise
+    except Exception as error:  # Pillow's readers raise whatever a broken file makes them trip over
+        said = str(error) or type(error).__name__
+        raise SelfcalError(f"{file} cannot be read as an image ({said}); repair or remove it") from None
 
 
 def _common_mode(files: list[Path]) -> str:
@@ -91,12 +110,20 @@ def _common_mode(files: list[Path]) -> str:
     return "L" if _open(files[0]).mode in ("1", "L", "LA", "I", "I;16") else "RGB"
 
 
+def _values(file: Path, mode: str) -> np.ndarray:
+    image = _open(file)
+    try:
+        return np.asarray(image.convert(mode), dtype=np.uint8)
+    except (ValueError, OSError, MemoryError) as error:
+        raise SelfcalError(f"{file} cannot be read as an image ({error}); repair or remove it") from None
+
+
 def _pixels(files: list[Path], mode: str, like: tuple[Path, tuple[int, ...]] | None = None) -> Tensor:
     """(N, C, H, W) in [−1, 1]; refuses the first file whose size differs from the one before."""
     first, shape = like or (files[0], None)
     pixels = None
     for i, file in enumerate(files):
-        values = np.asarray(_open(file).convert(mode), dtype=np.uint8)
+        values = _values(file, mode)
         values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
         shape = shape or values.shape
         if values.shape != tuple(shape):
@@ -105,6 +132,7 @@ def _pixels(files: list[Path], mode: str, like: tuple[Path, tuple[int, ...]] | N
                 f"{file} is {values.shape[2]}×{values.shape[1]}; resize them to one size"
             )
         if pixels is None:
+            check_size((len(files), *shape), str(file.parent))
             pixels = np.empty((len(files), *shape), dtype=np.uint8)
         pixels[i] = values
     return torch.as_tensor(pixels).float() / 127.5 - 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from torch import Tensor
 
 from selfcal.data import downloads
 from selfcal.data.dataset import Dataset, no_test
+from selfcal.data.limits import LARGEST_ARRAYS
 from selfcal.errors import SelfcalError
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+LARGEST = LARGEST_ARRAYS // 4  # bytes: each becomes a float
 FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
@@ -57,7 +60,7 @@ def _file(root: Path, name: str) -> Path | None:
 
 def _split(root: Path, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
     images, labels = (_array(root, name) for name in names)
-    if images.ndim != 3 or labels.shape != images.shape[:1]:
+    if images.ndim != 3 or not images.size or labels.shape != images.shape[:1]:
         raise SelfcalError(f"{root}: {names[0]} is shaped {images.shape}, {names[1]} {labels.shape}")
     x = torch.as_tensor(images)[:, None].float().div_(127.5).sub_(1.0)
     return x, torch.as_tensor(labels.astype(np.int64))
@@ -69,13 +72,16 @@ def _array(root: Path, name: str) -> np.ndarray:
     if path is None:
         raise SelfcalError(f"{root} lacks the file {name}")
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            data = stream.read(LARGEST + 1)  # a small file may unpack to any size
     except (OSError, EOFError, zlib.error) as error:
         raise SelfcalError(f"{path} cannot be unpacked: {error}") from None
+    if len(data) > LARGEST:
+        raise SelfcalError(f"{path} unpacks to more than {LARGEST >> 30} GiB")
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise SelfcalError(f"{path} is not an IDX file of bytes")
     start = 4 + 4 * data[3]
     shape = tuple(np.frombuffer(data[4:start].ljust(4 * data[3], b"\0"), dtype=">u4").tolist())
-    if len(data) - start != int(np.prod(shape)):
+    if len(data) - start != math.prod(shape):
         raise SelfcalError(f"{path} should hold {' × '.join(map(str, shape))} bytes, but has {len(data) - start}")
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape).copy()

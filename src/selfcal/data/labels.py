@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from selfcal.data.dataset import UNLABELED, Dataset
+from selfcal.data.limits import LARGEST_TEXT
 from selfcal.errors import SelfcalError
 
 
@@ -101,7 +102,11 @@ def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
 
 
 def _read_csv(path: Path) -> dict[str, str]:
+    if path.exists() and not path.is_file():
+        raise SelfcalError(f"{path} is not a file; --labels takes a CSV with the columns file,label")
     try:
+        if path.stat().st_size > LARGEST_TEXT:
+            raise SelfcalError(f"{path} holds more than {LARGEST_TEXT >> 20} MiB; a label file is a line per image")
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.DictReader(stream, skipinitialspace=True)
             if not {"file", "label"} <= set(reader.fieldnames or ()):
@@ -115,7 +120,7 @@ def _read_csv(path: Path) -> dict[str, str]:
                     raise SelfcalError(f"{path} gives {file!r} two labels, {rows[file]!r} and {label!r}")
     except FileNotFoundError:
         raise SelfcalError(f"the label file {path} does not exist") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise SelfcalError(f"{path} cannot be read as a CSV file: {error}") from None
     if not rows:
         raise SelfcalError(f"{path} has no rows")

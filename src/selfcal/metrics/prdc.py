@@ -15,10 +15,10 @@ from torch import Tensor
 from selfcal.errors import SelfcalError
 from selfcal.metrics.fid import check_features
 
-ROWS = 512
-COLUMNS = 1024
+ROWS = 256
+COLUMNS = 256
 SPARE = 8  # candidates beyond the k-th neighbour, for near-ties
-PAIRS = 2**10  # pairs decided exactly at a time
+PAIRS = 2**8  # pairs decided exactly at a time
 
 
 def density_coverage(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, float]:
@@ -45,7 +45,7 @@ class Balls:
         self.k = k
         self.points = points
         # Distances do not change when everything is shifted, rounding errors shrink.
-        self.origin = points.mean(0, dtype=torch.float64)
+        self.origin = sum(part.double().sum(0) for part in points.split(COLUMNS)) / len(points)
         self.squared_radius = torch.cat([self._radii(start) for start in range(0, len(points), ROWS)])
 
     def density_coverage(self, others: Tensor) -> tuple[float, float]:

@@ -5,6 +5,8 @@ The paper's authors saw it diverge in all runs; it is here so that one can see i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -27,6 +29,7 @@ class Buffer:
         starts = torch.rand_like(like_x) * 2 - 1 + like(sigma, like_x) * torch.randn_like(like_x)
         kept = torch.rand(len(sigma)) >= self.renew
         for b, held in self.held.items():
+            held = self.held[b] = held.to(like_x.device)  # restored chains come from the CPU
             mine = (bins == b) & kept
             starts[mine] = held[slots[mine]]
         return starts, bins, slots
@@ -37,6 +40,14 @@ class Buffer:
             if b not in self.held:
                 self.held[b] = x[mine][torch.randint(int(mine.sum()), (self.size,))].clone()
             self.held[b][slots[mine]] = x[mine]
+
+    def state(self) -> dict[str, Tensor]:
+        return {str(b): held for b, held in self.held.items()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        if any(not b.isdecimal() or int(b) > len(self.edges) or len(x) != self.size for b, x in state.items()):
+            raise ValueError("the chains of its JEM term are of another size")
+        self.held = {int(b): x.clone() for b, x in state.items()}
 
 
 def sgld(classifier: Logits, x: Tensor, sigma: Tensor, steps: int, step: float, jitter: float) -> Tensor:
@@ -50,15 +61,27 @@ def sgld(classifier: Logits, x: Tensor, sigma: Tensor, steps: int, step: float, 
     return x.detach()
 
 
-def naive_energy(noise: Noise, steps: int = 20, step: float = 0.5, jitter: float = 0.1) -> Term:
+class NaiveEnergy:
     """E[LSE(x⁻, σ)] − E[LSE(x_σ, σ)] with x⁻ from persistent chains on LSE(·, σ)."""
-    buffer = Buffer(noise)
 
-    def term(r: Reading) -> Tensor:
+    def __init__(self, noise: Noise, steps: int, step: float, jitter: float) -> None:
+        self.buffer = Buffer(noise)
+        self.steps, self.step, self.jitter = steps, step, jitter
+
+    def __call__(self, r: Reading) -> Tensor:
         sigma = r.batch.sigma
-        starts, bins, slots = buffer.draw(r.batch.x, sigma)
-        made = sgld(r.classifier, starts, sigma, steps, step, jitter)
-        buffer.put(made, bins, slots)
+        starts, bins, slots = self.buffer.draw(r.batch.x, sigma)
+        made = sgld(r.classifier, starts, sigma, self.steps, self.step, self.jitter)
+        self.buffer.put(made, bins, slots)
         return r.classifier(made, sigma).logsumexp(-1).mean() - r.logits.logsumexp(-1).mean()
 
-    return term
+    def state(self) -> dict[str, Tensor]:
+        return self.buffer.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        self.buffer.restore(state)
+
+
+def naive_energy(noise: Noise, steps: int = 20, step: float = 0.5, jitter: float = 0.1) -> Term:
+    """The term, with chains of its own."""
+    return NaiveEnergy(noise, steps, step, jitter)

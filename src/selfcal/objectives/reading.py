@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,16 @@ from selfcal.noise import Noisy, ScoreFn
 
 Term = Callable[[Any], Tensor]
 """A reading -> a scalar. What a term needs beyond the reading goes into its constructor."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A term that carries something from step to step: it goes into every checkpoint."""
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def restore(self, state: Mapping[str, Tensor]) -> None: ...
+
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 """A classifier: x (B, *), sigma (B,) -> logits (B, K)."""

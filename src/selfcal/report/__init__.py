@@ -1,1 +1,26 @@
-"""Pages, tables and figures, made from results files only."""
+"""Tables, figures and pages, from results files only."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+
+def _comparison(folder: Path) -> Path:
+    from selfcal.report.comparison_page import write_comparison
+
+    return write_comparison(folder)
+
+
+def _demo(folder: Path) -> Path:
+    from selfcal.report.demo_page import write_page
+
+    return write_page(folder)
+
+
+def _toy(folder: Path) -> Path:
+    from selfcal.report.toy_page import write_page
+
+    return write_page(folder)
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {"compare.json": _comparison, "guides.json": _demo, "toy.json": _toy}
+"""The file a folder of results is known by, and what makes its page."""

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from selfcal.methods import METHODS
+from selfcal.report.summary import LOWER_IS_BETTER, Summary
+
 COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}
 OTHERS = ["#2563eb", "#059669", "#7c3aed", "#b45309", "#0e7490", "#be185d"]
+
+LINES = [  # for as many methods as there are; with a marker each, so that no one has to tell colours apart
+    "#8a8f98", "#2563eb", "#0e7490", "#7c3aed", "#be185d", "#92400e", "#ea9a3e", "#c2410c",
+    "#111827", "#4b5563", "#059669", "#dc2626", "#65a30d",
+]  # fmt: skip
+MARKERS = "osv^<>DdPXph*"
+
+
+def line(method: str) -> dict[str, Any]:
+    """How a method is drawn among many: the same in every figure."""
+    position = list(METHODS).index(method)
+    colour = COLOURS.get(method, LINES[position % len(LINES)])
+    return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": method}
 
 
 def colour(method: str, position: int = 0) -> str:
@@ -95,4 +113,58 @@ def guide_over_sigma(guides: Mapping[str, list[Mapping[str, float]]]) -> str:
         axes.set_xlabel("noise σ")
         axes.set_ylim(0, 1)
     left.legend(frameon=False)
+    return svg(figure)
+
+
+def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Sequence[str]) -> str:
+    """The paper's figure: metrics against the number of labels, a line per method, 95 % intervals as bars."""
+    figure, axes = panel(len(metrics))
+    for a, (metric, title) in zip(axes, metrics.items(), strict=True):
+        for i, method in enumerate(methods):
+            found = [(summary.labelled[y], e) for y in summary.labels if (e := summary.estimate(method, y, metric))]
+            if not found:
+                continue
+            shift = 1 + 0.03 * (i - len(methods) / 2)  # so that bars at one number of labels can be told apart
+            x, y = [n * shift for n, _ in found], [e.mean for _, e in found]
+            a.errorbar(x, y, yerr=[e.reach or 0 for _, e in found], elinewidth=0.8, **line(method))
+        counts = sorted(summary.labelled.values())
+        a.set_xscale("log")
+        a.set_xticks(counts, [str(n) for n in counts])
+        a.minorticks_off()
+        a.set_xlabel("labelled images")
+        a.set_title(title)
+        if metric in LOWER_IS_BETTER:
+            a.set_yscale("log")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    return svg(figure)
+
+
+def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[str, str], methods: Sequence[str]) -> str:
+    """Metrics against λ on the samples it was chosen on, means over seeds, a line per method."""
+    figure, axes = panel(len(metrics))
+    for method in methods:
+        rows = [row for o in outcomes if o["method"] == method for row in o.get("selection", ())]
+        scales = sorted({row["scale"] for row in rows})
+        for a, metric in zip(axes, metrics, strict=True):
+            known = {s: [r[metric] for r in rows if r["scale"] == s and r[metric] is not None] for s in scales}
+            points = [(s, statistics.fmean(values)) for s, values in known.items() if values]
+            if points:
+                a.plot(*zip(*points, strict=True), **line(method))
+    for a, (metric, title) in zip(axes, metrics.items(), strict=True):
+        a.set_xlabel("guidance scale λ")
+        a.set_title(title)
+        if metric in LOWER_IS_BETTER:
+            a.set_yscale("log")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    return svg(figure)
+
+
+def scatter(x: np.ndarray, y: np.ndarray) -> str:
+    """Points by class."""
+    figure = Figure(figsize=(2.6, 2.0), layout="constrained")
+    axes = figure.add_subplot()
+    for c in np.unique(y):
+        axes.plot(*x[y == c].T[:2], ".", ms=2, color=LINES[int(c) % len(LINES)])
+    axes.set_aspect("equal")
+    axes.tick_params(labelsize=7)
     return svg(figure)

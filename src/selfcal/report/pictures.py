@@ -32,6 +32,16 @@ def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray 
     return Image.fromarray(canvas)
 
 
+def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = 10) -> np.ndarray:
+    """(K, count, C, H, W): not picked, the first ones; blank where a class has fewer."""
+    rows = []
+    for c in np.unique(y):
+        mine = x[y == c][:count]
+        blank = np.full((count - len(mine), *x.shape[1:]), -1, dtype=x.dtype)
+        rows.append(np.concatenate([mine, blank]))
+    return np.stack(rows)
+
+
 def sample_grid(samples: Samples, most: int = 16) -> Image.Image:
     """One row per class, at most `most` columns."""
     rows = [samples.x[samples.y == c][:most] for c in samples.y.unique()]

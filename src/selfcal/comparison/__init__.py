@@ -1,0 +1,11 @@
+"""`selfcal compare`: methods × labels × seeds under one protocol, resumable.
+
+grid.py: what is compared, and where each cell's files lie
+runner.py: the cells, side by side
+board.py: the live table
+"""
+
+from selfcal.comparison.grid import Cell, Grid, Protocol
+from selfcal.comparison.runner import compare
+
+__all__ = ["Cell", "Grid", "Protocol", "compare"]

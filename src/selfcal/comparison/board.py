@@ -1,0 +1,88 @@
+"""The live table of a comparison: a mark per seed, what is running, how much time is left."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from selfcal import progress
+from selfcal.comparison.grid import Cell, Grid
+
+MARKS = {"done": "[green]●[/]", "failed": "[red]✗[/]", "running": "[yellow]◐[/]", "waiting": "[dim]○[/]"}
+
+
+class Board:
+    """`with Board(grid) as board: board.show(running, seconds_left)`. Without a terminal, a line per finished cell."""
+
+    def __init__(self, grid: Grid, show: bool = True) -> None:
+        self.grid, self.visible = grid, show
+        self.live = (
+            Live(console=progress.console, auto_refresh=False) if show and progress.console.is_terminal else None
+        )
+        self.states = {cell: cell.state(grid.out) for cell in grid.cells}
+        self.left: float | None = None
+
+    def __enter__(self) -> Board:
+        if self.live:
+            self.live.start()
+        elif self.visible:
+            progress.console.print(self.summary(), highlight=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def finished(self, cell: Cell) -> None:
+        self.states[cell] = cell.state(self.grid.out)
+        if self.visible and not self.live:
+            progress.console.print(
+                f"{cell.name}: {self.states[cell]} · {self.summary()}", highlight=False, soft_wrap=True
+            )
+
+    def show(self, running: list[Cell | int], seconds_left: float | None) -> None:
+        self.left = seconds_left
+        if self.live:
+            self.live.update(self.picture(running), refresh=True)
+
+    def summary(self) -> str:
+        count = list(self.states.values()).count
+        failed = f", {count('failed')} failed" if count("failed") else ""
+        left = "" if self.left is None else f", about {in_words(self.left)} left"
+        return f"{count('done')} of {len(self.states)} cells done{failed}{left}"
+
+    def picture(self, running: list[Cell | int]) -> Group:
+        labels = list(dict.fromkeys(c.labels for c in self.states))
+        table = Table("method", *labels, box=None, padding=(0, 2))
+        for method in dict.fromkeys(c.method for c in self.states):
+            marks = []
+            for y in labels:
+                mine = sorted(c for c in self.states if (c.method, c.labels) == (method, y))
+                marks.append("".join(MARKS["running" if c in running else self.states[c]] for c in mine))
+            table.add_row(method, *marks)
+        lines = [Text(f"running: {self.doing(task)}") for task in running]
+        return Group(table, *lines, Text(self.summary()))
+
+    def doing(self, task: Cell | int) -> str:
+        """The cell and the last line of its log."""
+        name = task.name if isinstance(task, Cell) else f"score model · seed {task}"
+        folder = task.run(self.grid.out) if isinstance(task, Cell) else self.grid.score_run(task)
+        try:
+            with (folder / "log.jsonl").open("rb") as log:
+                log.seek(max(0, log.seek(0, 2) - 1000))
+                last = json.loads(log.read().splitlines()[-1])
+            return f"{name} · {last['network']} step {last['step']}"
+        except (OSError, ValueError, IndexError, KeyError):
+            return name
+
+
+def in_words(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 90 else f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

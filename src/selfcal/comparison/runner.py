@@ -1,0 +1,237 @@
+"""The cells of a grid, side by side in processes of their own; what is done is skipped, what fails is recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from selfcal import costs
+from selfcal.checkpoint import write_json
+from selfcal.comparison.board import Board
+from selfcal.comparison.grid import Cell, Grid, Protocol
+from selfcal.config import Settings, resolve
+from selfcal.data import SOURCES, Dataset, load_data, reveal
+from selfcal.errors import SelfcalError
+from selfcal.evaluation import MOST
+from selfcal.fitting import default_preset, train
+from selfcal.methods import find
+from selfcal.ownership import sole_owner
+from selfcal.report.pictures import first_of_each_class
+from selfcal.sampling import Samples
+from selfcal.workers import Slot
+
+Task = Cell | int
+"""A cell, or a seed whose score model the cells wait for."""
+
+SAMPLE_SET = 200  # a set of samples, drawn and measured, takes about as long as so many plain training steps
+
+
+def compare(
+    data: str | Path,
+    methods: Sequence[str],
+    labels: Sequence[str | float],
+    seeds: int = 3,
+    out: str | Path = "runs/compare",
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    count: int | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | Iterable[str] = (),
+    jobs: int | None = None,
+    command: str | None = None,
+    show_progress: bool = False,
+) -> Grid:
+    """Train and evaluate every method with every choice of labels and every seed; the same call resumes.
+
+    A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
+    same. seed: the first one. count: samples per guidance scale. jobs: cells at a time.
+    """
+    pile = load_data(data)
+    chosen = resolve(preset or default_preset(pile), settings, steps)
+    cells = [Cell(find(m).name, str(y), s) for s in range(seed, seed + seeds) for y in labels for m in methods]
+    if not cells:
+        raise SelfcalError("nothing to compare: give at least one method, one choice of labels and one seed")
+    for y, s in dict.fromkeys((c.labels, c.seed) for c in cells):
+        pile, _ = reveal(load_data(data), y, s)  # a wrong choice of labels is told now, not after an hour
+    fewest = 2 * len(pile.classes)
+    if count is not None and count < fewest:
+        raise SelfcalError(f"--count {count}: at least 2 images for each of {len(pile.classes)} classes are needed")
+    protocol = Protocol(
+        data=str(data) if str(data) in SOURCES else str(Path(data).resolve()),
+        data_sha256=pile.sha256,
+        preset=preset or default_preset(pile),
+        settings=chosen.model_dump(mode="json"),
+        samples=count or max(fewest, min(MOST, len(pile.x)) // len(pile.classes) * len(pile.classes)),
+        score_labels=str(labels[0]),
+    )
+    grid = Grid.open(Path(out), protocol, cells)
+    jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
+    grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})
+    with sole_owner(grid.out):
+        grid.save()
+        save_real_examples(grid.out, pile)
+        with Board(grid, show=show_progress) as board:
+            Runner(grid, max(1, jobs), board).work_off(cells)
+    return grid
+
+
+class Runner:
+    """Hands tasks to free slots, in order, as soon as what they need is there."""
+
+    def __init__(self, grid: Grid, jobs: int, board: Board) -> None:
+        self.grid, self.board, self.began = grid, board, time.monotonic()
+        self.settings = grid.protocol.resolved
+        threads = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // jobs))
+        self.free = [Slot(threads) for _ in range(jobs)]
+        self.busy: dict[Future[None], tuple[Slot, Task]] = {}
+        self.scores: dict[int, str] = {}  # seed: "done", or why it failed
+        self.work_done = 0.0
+
+    def work_off(self, cells: list[Cell]) -> None:
+        waiting: list[Task] = []
+        blocks = list(dict.fromkeys((cell.seed, cell.labels) for cell in cells))
+        # Block by block, so that a table fills early; in a block the longest first, so that none runs on alone.
+        order = {c: (blocks.index((c.seed, c.labels)), -work_units(c, self.settings)) for c in cells}
+        for cell in sorted(cells, key=lambda c: order[c]):
+            if cell.state(self.grid.out) == "done":
+                continue
+            if cell.needs_score(self.settings) and cell.seed not in waiting:
+                waiting.append(cell.seed)
+            waiting.append(cell)
+        work = sum(work_units(task, self.settings) for task in waiting)
+        try:
+            while waiting or self.busy:
+                for task in [t for t in waiting if self.ready(t)][: len(self.free)]:
+                    waiting.remove(task)
+                    self.begin(task)
+                for future in wait(self.busy, timeout=1.0, return_when=FIRST_COMPLETED)[0]:
+                    self.end(future)
+                elapsed = time.monotonic() - self.began
+                left = elapsed * (work / self.work_done - 1) if self.work_done else None
+                self.board.show([task for _, task in self.busy.values()], left)
+        finally:
+            for slot in [*self.free, *(slot for slot, _ in self.busy.values())]:
+                slot.stop()
+
+    def ready(self, task: Task) -> bool:
+        return isinstance(task, int) or not task.needs_score(self.settings) or task.seed in self.scores
+
+    def begin(self, task: Task) -> None:
+        if isinstance(task, Cell) and self.scores.get(task.seed, "done") != "done":
+            record_failure(self.grid, task, f"the score model of seed {task.seed} failed: {self.scores[task.seed]}", "")
+            self.board.finished(task)
+            return
+        slot = self.free.pop()
+        function = train_score if isinstance(task, int) else fill
+        self.busy[slot.submit(function, self.grid, task)] = (slot, task)
+
+    def end(self, future: Future[None]) -> None:
+        slot, task = self.busy.pop(future)
+        self.free.append(slot)
+        error = future.exception()
+        self.work_done += work_units(task, self.settings)
+        if isinstance(task, int):
+            self.scores[task] = "done" if error is None else str(error)
+        elif error is not None:  # the process itself died; anything else the cell has recorded
+            record_failure(self.grid, task, f"its process ended: {error}", "")
+        self.grid.invocations[-1]["seconds"] = round(time.monotonic() - self.began)
+        self.grid.save()
+        if isinstance(task, Cell):
+            self.board.finished(task)
+
+
+def train_score(grid: Grid, seed: int) -> None:
+    """The unconditional model of a seed, once."""
+    p = grid.protocol
+    settings = flat(p.settings)
+    train(
+        p.data, "cg", p.score_labels, grid.score_run(seed), seed=seed, preset=p.preset, settings=settings, until="score"
+    )
+
+
+def fill(grid: Grid, cell: Cell) -> None:
+    """Train, sample and measure one cell; whatever happens becomes its outcome."""
+    p, began = grid.protocol, time.monotonic()
+    kept: dict[float, Samples] = {}
+    try:
+        run = train(
+            p.data,
+            cell.method,
+            cell.labels,
+            cell.run(grid.out),
+            seed=cell.seed,
+            preset=p.preset,
+            settings=flat(p.settings),
+            score=grid.score_run(cell.seed) if cell.needs_score(p.resolved) else None,
+        )
+        trained = time.monotonic()
+        report = run.evaluate(
+            scales=run.method.scales,
+            count=p.samples,
+            seed=cell.seed,
+            curve=False,
+            keep=lambda s: kept.update({s.made["scale"]: s}),
+        )
+    except Exception as error:
+        told = str(error) if isinstance(error, SelfcalError) else f"{type(error).__name__}: {error}"
+        record_failure(grid, cell, told, traceback.format_exc())
+        return
+    for samples in kept.values():
+        np.savez_compressed(cell.pictures(grid.out), **shown(samples.x.numpy(), samples.y.numpy()))
+    outcome = {
+        "method": cell.method,
+        "labels": cell.labels,
+        "seed": cell.seed,
+        "state": "done",
+        "seconds": {"training": round(trained - began, 1), "evaluation": round(time.monotonic() - trained, 1)},
+        **report,
+    }
+    write_json(cell.outcome(grid.out), outcome)
+
+
+def record_failure(grid: Grid, cell: Cell, error: str, trace: str) -> None:
+    file = cell.outcome(grid.out)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    about = {"method": cell.method, "labels": cell.labels, "seed": cell.seed}
+    write_json(file, about | {"state": "failed", "error": error, "traceback": trace})
+
+
+def save_real_examples(out: Path, data: Dataset) -> None:
+    known = data.y >= 0
+    np.savez_compressed(
+        out / "data.npz", classes=np.array(data.classes), **shown(data.x[known].numpy(), data.y[known].numpy())
+    )
+
+
+def shown(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Images: the first of each class, not picked. Points: enough to see their shape."""
+    if x.ndim == 4:
+        return {"images": first_of_each_class(x, y)}
+    chosen = np.linspace(0, len(x) - 1, min(len(x), 1000)).round().astype(int)
+    return {"x": x[chosen].astype(np.float32), "y": y[chosen]}
+
+
+def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{section}.{name}": value for section, values in settings.items() for name, value in values.items()}
+
+
+def work_units(task: Task, settings: Settings) -> float:
+    """A task's length in plain training steps, from the measured costs; to tell how much time is left."""
+    if isinstance(task, int):
+        return float(settings.score.steps)
+    known, row = costs.measured(), find(task.method)
+    steps = sum(
+        stage.settings(settings).steps * known.get(costs.key(row.name, stage), 1.0)
+        for stage in row.stages(settings)
+        if stage.name != "score"
+    )
+    return steps + SAMPLE_SET * (len(row.scales) + 1)

@@ -1,0 +1,82 @@
+"""Files that survive: written durably and atomically, read as if anybody could have written them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from selfcal.errors import SelfcalError
+
+LARGEST_JSON = 2**26  # bytes; a run's own files are a thousandth of it
+
+
+def sync(path: Path) -> None:
+    """Force a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Onto the disk itself before this returns; some disks only say at fsync that they are full."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Atomically: readers see the old file or the new one, never half of it."""
+    beside = path.with_name(f".{path.name}.writing")
+    try:
+        write_bytes(beside, text.encode("utf-8"))
+        beside.rename(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)  # half a file is of no use, and on a full disk in the way
+        raise
+    sync(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """As `write_text`."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file says; whatever is wrong with it is one sentence."""
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_JSON:
+            raise SelfcalError(f"{path} holds {size} bytes, far more than selfcal ever writes there")
+        return json.loads(path.read_bytes())
+    except RecursionError:
+        raise SelfcalError(f"{path} cannot be read: it is nested too deeply") from None
+    except (OSError, ValueError) as error:
+        raise SelfcalError(f"{path} cannot be read: {reason(error)}") from None
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def surfaced(what: str, then: str = "") -> Iterator[None]:
+    """A full disk, a read-only folder: one sentence that says what could not be done, and what to do then."""
+    try:
+        yield
+    except OSError as error:
+        raise SelfcalError(f"{what}: {reason(error)}" + (f"; {then}" if then else "")) from None
+
+
+def reason(error: Exception) -> str:
+    """ "No space left on device" rather than "[Errno 28] No space left on device: '/…'"."""
+    return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

@@ -1,0 +1,101 @@
+"""What the JSON files of a run directory hold; anything else in them is refused in one sentence.
+
+Keys beyond these are left alone, so that runs of other versions can still be read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+
+from selfcal.config import Settings
+from selfcal.errors import SelfcalError
+from selfcal.files import read_json
+
+LARGEST_EXAMPLE = 2**24  # numbers in one example; a network for more could not be held anyway
+
+Count = Annotated[int, Field(ge=0, lt=2**62)]
+
+
+class Record(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class DataRecord(Record):
+    source: str
+    name: str
+    sha256: str
+    shape: list[Annotated[int, Field(ge=1, le=LARGEST_EXAMPLE)]] = Field(min_length=1, max_length=3)
+    classes: list[str] = Field(min_length=1, max_length=2**20)
+    examples: Count
+    test: Count
+
+
+class Config(Record):
+    """config.json."""
+
+    method: str
+    data: DataRecord
+    labels: str
+    labelled: Count
+    labels_sha256: str
+    seed: int
+    settings: dict[str, Any]
+
+
+class Divergence(Record):
+    """diverged.json."""
+
+    network: str
+    step: Count
+    losses: dict[str, str]
+
+
+class PseudoLabelReport(Record):
+    unlabelled: Count
+    kept: Count
+    right: float | None
+    threshold: float
+
+
+class PseudoLabels(RootModel[dict[str, PseudoLabelReport]]):
+    """pseudo_labels.json: a report by stage."""
+
+
+class Metrics(Record):
+    """metrics.json."""
+
+    results: list[dict[str, Any]]
+
+
+def read(file: Path, record: type[BaseModel]) -> dict[str, Any]:
+    """The file's content as it is, once it is known to hold such a record."""
+    content: dict[str, Any] = read_json(file)
+    try:
+        record.model_validate(content)
+    except (ValidationError, RecursionError) as error:
+        raise SelfcalError(f"{file} cannot be read: {_first(error)}") from None
+    return content
+
+
+def read_if_there(file: Path, record: type[BaseModel]) -> dict[str, Any] | None:
+    return read(file, record) if file.exists() else None
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    """config.json, whose settings must be such as this version understands."""
+    config = read(file, Config)
+    try:
+        Settings.model_validate(config["settings"])
+    except (ValidationError, RecursionError) as error:
+        raise SelfcalError(f"{file} cannot be read: settings.{_first(error)}") from None
+    return config
+
+
+def _first(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return "it is nested too deeply"
+    problem = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg'].lower()}".lstrip(":. ")

@@ -1,0 +1,158 @@
+"""The paper's tables as Markdown, LaTeX and CSV. Bold and underline are computed, never typed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from selfcal.methods import GUIDED
+from selfcal.report.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
+
+TABLES = {  # title: its metrics
+    "Sample quality": ("intra_fid", "fid", "density", "coverage"),
+    "Sample quality within classes": ("intra_density", "intra_coverage", "accuracy", "inception_score"),
+    "Calibration of the guide": ("ece",),
+}
+
+TERMINAL = ("intra_fid", "fid", "density", "coverage", "accuracy", "ece")
+INTERVAL = (
+    "± is half a 95 % interval: Student's t over the seeds where there are several, "
+    "else the jackknife over the samples of the one seed"
+)
+
+
+def head(metric: str) -> str:
+    return f"{HEADS[metric]} {'↓' if metric in LOWER_IS_BETTER else '↑'}"
+
+
+def guided(summary: Summary) -> list[str]:
+    return [m for m in summary.methods if m in GUIDED]
+
+
+def cells(summary: Summary, metric: str, labels: str, mark: Callable[[str, bool, bool], str]) -> dict[str, str]:
+    """A column: method -> "25.7 ± 3.1", marked if best of all or best of the CG family."""
+    digits, most = digits_of(metric), len(summary.seeds)
+    first = summary.best(summary.methods, labels, metric, digits)
+    family = summary.best(guided(summary), labels, metric, digits)
+    column = {}
+    for method in summary.methods:
+        found = summary.estimate(method, labels, metric)
+        if found is None:
+            column[method] = "–" if summary.of(method, labels) else summary.trouble(method, labels)
+            continue
+        reach = "" if found.reach is None else f" ± {found.reach:.{digits}f}"
+        few = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})" if found.seeds < most else ""
+        column[method] = mark(f"{found.mean:.{digits}f}", method in first, method in family) + reach + few
+    return column
+
+
+def rich_mark(text: str, first: bool, family: bool) -> str:
+    text = f"[underline]{text}[/]" if family else text
+    return f"[bold]{text}[/]" if first else text
+
+
+def markdown_mark(text: str, first: bool, family: bool) -> str:
+    text = f"<u>{text}</u>" if family else text
+    return f"**{text}**" if first else text
+
+
+def html_mark(text: str, first: bool, family: bool) -> str:
+    text = f"<u>{text}</u>" if family else text
+    return f"<b>{text}</b>" if first else text
+
+
+def latex_mark(text: str, first: bool, family: bool) -> str:
+    text = rf"\underline{{{text}}}" if family else text
+    return rf"\textbf{{{text}}}" if first else text
+
+
+def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:
+    """Every table, one for each choice of labels, and what the numbers mean."""
+    parts = []
+    for y in summary.labels:
+        parts.append(f"### {labels_in_words(summary, y)}\n")
+        metrics = [m for metrics in TABLES.values() for m in metrics]
+        columns = [cells(summary, m, y, markdown_mark) for m in metrics] + [scales(summary, y)]
+        lines = ["| method | " + " | ".join([*map(head, metrics), "λ"]) + " |", "|---" * (len(metrics) + 2) + "|"]
+        lines += [f"| {m} | " + " | ".join(column[m] for column in columns) + " |" for m in summary.methods]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts) + "\n" + "\n".join(f"- {note}." for note in notes) + "\n"
+
+
+def scales(summary: Summary, labels: str) -> dict[str, str]:
+    """The chosen λ (or w) of each seed."""
+    return {m: ", ".join(f"{r['scale']:g}" for r in summary.of(m, labels)) for m in summary.methods}
+
+
+def html(summary: Summary, metrics: Sequence[str]) -> dict[str, Any]:
+    """Heads of one block, and a row of marked cells for each method, block after block."""
+    columns = [cells(summary, metric, y, html_mark) for y in summary.labels for metric in metrics]
+    return {"heads": [head(m) for m in metrics], "rows": {m: [c[m] for c in columns] for m in summary.methods}}
+
+
+def labels_in_words(summary: Summary, labels: str) -> str:
+    """ "0.02" -> "2 %: 30 labels"."""
+    count = summary.labelled.get(labels)
+    try:
+        text = f"{100 * float(labels):g} %"
+    except ValueError:
+        text = labels
+    return text if count is None else f"{text}: {count} labels"
+
+
+def latex(summary: Summary) -> str:
+    """Every table as a booktabs tabular, in the paper's arrangement: a block of columns per choice of labels."""
+    parts = []
+    for title, metrics in TABLES.items():
+        n, blocks = len(metrics), summary.labels
+        above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(labels_in_words(summary, y))}}}" for y in blocks)
+        arrows = [r"$\downarrow$" if m in LOWER_IS_BETTER else r"$\uparrow$" for m in metrics]
+        heads = " & ".join(f"{HEADS[m]} ({a})" for _ in blocks for m, a in zip(metrics, arrows, strict=True))
+        columns = [cells(summary, metric, y, latex_mark) for y in blocks for metric in metrics]
+        rows = [
+            f"{method} & " + " & ".join(tex_number(column[method]) for column in columns) + r" \\"
+            for method in summary.methods
+        ]
+        parts.append(
+            "\n".join(
+                [
+                    f"% {title}",
+                    rf"\begin{{tabular}}{{l{'c' * n * len(blocks)}}}",
+                    r"\toprule",
+                    f" & {above} \\\\",
+                    f"Method & {heads} \\\\ \\midrule",
+                    *rows,
+                    r"\bottomrule",
+                    r"\end{tabular}",
+                ]
+            )
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def tex(text: str) -> str:
+    return text.replace("%", r"\%").replace("_", r"\_").replace("&", r"\&")
+
+
+def tex_number(text: str) -> str:
+    return text.replace("±", r"$\pm$").replace("–", "--")
+
+
+def table_csv(summary: Summary) -> str:
+    """A line per method, choice of labels and metric, with everything a plot needs."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["method", "labels", "labelled", "metric", "mean", "half_interval_95", "seeds", "values", "scales"])
+    for method in summary.methods:
+        for y in summary.labels:
+            scales = " ".join(f"{r['scale']:g}" for r in summary.of(method, y))
+            for metric in HEADS:
+                found = summary.estimate(method, y, metric)
+                if found is not None:
+                    values = " ".join(f"{v:.6g}" for v in found.values)
+                    reach = "" if found.reach is None else f"{found.reach:.6g}"
+                    head = [method, y, summary.labelled[y], metric, f"{found.mean:.6g}", reach]
+                    writer.writerow([*head, found.seeds, values, scales])
+    return stream.getvalue()

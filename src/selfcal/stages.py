@@ -1,0 +1,250 @@
+"""One network from where it stands to its last step: what is logged, what is saved, where it rolls back to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from selfcal import checkpoint
+from selfcal import run as runs
+from selfcal.config import Settings
+from selfcal.data import Dataset, Pool
+from selfcal.data.mirror import mirrored_at_random
+from selfcal.errors import SelfcalError
+from selfcal.files import surfaced
+from selfcal.interruption import Interrupted, StopRequest
+from selfcal.journal import DIVERGED, ROLLED_BACK, Journal
+from selfcal.methods import Context, Stage, Weighted
+from selfcal.noise import Noisy
+from selfcal.objectives.reading import Remembers
+from selfcal.processes import wait_for_everyone
+from selfcal.progress import bar, say
+from selfcal.training import Learner, Step, random_state
+
+LARGEST = 1e8  # a loss or a gradient beyond it has diverged
+MOST_ROLLBACKS = 3
+LOWER = 0.5  # what a rollback multiplies the learning rate by
+
+
+class Diverged(Exception):
+    """A loss or gradient left the finite numbers: a result to report, since some methods are known for it."""
+
+    def __init__(self, network: str, step: int, losses: Mapping[str, float], grad_norm: float = 0.0) -> None:
+        super().__init__(network, step)
+        self.seen = {**losses, "grad_norm": grad_norm}
+        self.report: dict[str, Any] = {
+            "network": network,
+            "step": step,
+            "losses": {k: str(v) for k, v in losses.items()},
+            "grad_norm": str(grad_norm),
+        }
+
+
+class StageTraining:
+    """A stage of a run on its way."""
+
+    def __init__(
+        self,
+        run: runs.Run,
+        stage: Stage,
+        networks: Mapping[str, nn.Module],
+        data: Dataset,
+        pool: Pool,
+        accelerator: Accelerator,
+    ) -> None:
+        self.run, self.stage, self.data, self.pool, self.accelerator = run, stage, data, pool, accelerator
+        self.seed: int = run.config["seed"]
+        self.context = Context(run.settings, pool.label_fraction, dict(networks))
+        self.folder = run.path / "checkpoints" / stage.name
+        self.journal = Journal(run.path / "log.jsonl", [s.name for s in run.stages])
+        self.rollbacks: list[int] = []  # the steps it went back to, so far
+        self._stand()
+        if self.is_main:
+            self.journal.rewind(stage.name, self.learner.step, len(self.rollbacks))
+            with surfaced(f"cannot tidy {self.folder}"):
+                self._thin_out()  # a killed process may have saved a checkpoint and not come to this
+
+    @property
+    def is_main(self) -> bool:
+        return bool(self.accelerator.is_main_process)
+
+    def scheduled(self, step: int) -> bool:
+        return step % self.run.settings.run.save_every == 0 or step == self.learner.settings.steps
+
+    def finish(self, stop: StopRequest, show_progress: bool) -> nn.Module:
+        """To the last step, rolling back where it must; returns the average, frozen."""
+        while True:
+            try:
+                self._go(stop, show_progress)
+                wait_for_everyone(self.accelerator)
+                return self.learner.average.module.eval().requires_grad_(False)
+            except Diverged as seen:
+                if len(self.rollbacks) == MOST_ROLLBACKS:
+                    self._log(seen.report["step"], {"event": DIVERGED, **seen.seen})
+                    seen.report["rollbacks"] = len(self.rollbacks)
+                    raise
+                self._roll_back(seen)
+
+    def _stand(self) -> None:
+        """At the newest good checkpoint, or at the start; a damaged one is named and set aside."""
+        if self.is_main:
+            with surfaced(f"cannot tidy {self.folder}"):
+                checkpoint.tidy(self.folder)
+                for problem in checkpoint.set_aside_damaged(self.folder):
+                    say(problem)
+        wait_for_everyone(self.accelerator)
+        settings, run, stage = self.run.settings, self.run, self.stage
+        self.learner = new_learner(stage, settings, run.shape, len(run.classes), self.seed, self.accelerator)
+        self.terms = stage.terms(self.context)
+        terms: dict[str, object] = {name: t.term for name, t in self.terms.items()}
+        self.learner.memories = {name: term for name, term in terms.items() if isinstance(term, Remembers)}
+        saved = checkpoint.load_newest(self.folder)
+        if saved is not None:
+            self.learner.restore(saved[0], saved[1])
+            self._lower_rate(_rollbacks(saved[2], self.folder))
+        elif stage.warm_start:
+            _, weights, _ = checkpoint.load_average(run.path / "checkpoints" / stage.warm_start)
+            self.learner.network.load_state_dict(weights)
+
+    def _lower_rate(self, rollbacks: list[int]) -> None:
+        self.rollbacks = rollbacks
+        self.learner.lr_factor = LOWER ** len(rollbacks)
+
+    def _go(self, stop: StopRequest, show_progress: bool) -> None:
+        learner, every = self.learner, self.run.settings.run
+        total, title = learner.settings.steps, f"{self.run.method.name} · {self.stage.name}"
+        show = show_progress and self.is_main and learner.step < total
+        with bar(title, total, learner.step, show=show) as tick:
+            for step in steps_of(
+                self.stage, learner, self.context, self.data.x, self.pool, self.seed, terms=self.terms
+            ):
+                losses = finite_losses(self.stage.name, step)
+                note, save = "", self.scheduled(step.number)
+                if save or step.number % every.log_every == 0 or step.number == 1:
+                    self._log(step.number, {**losses, "grad_norm": float(step.grad_norm), "lr": step.lr})
+                    note = " ".join(f"{name} {value:.3f}" for name, value in losses.items())
+                tick(1, note)
+                leave = stop.agreed(self.accelerator)
+                if save or leave:
+                    self._save(step.number)
+                if leave and step.number < total:
+                    raise Interrupted(
+                        f"stopped after step {step.number} of {total} of the {self.stage.name} network, which is saved"
+                    )
+
+    def _log(self, step: int, values: Mapping[str, Any]) -> None:
+        if self.is_main:
+            self.journal.append(self.stage.name, step, values)
+
+    def _save(self, step: int) -> None:
+        """Everything that the next step depends on. Schedule, random states and the place in the data are
+        functions of what state.json says."""
+        if not self.is_main:
+            return
+        about = {
+            "network": self.stage.name,
+            "seed": self.seed,
+            "rollbacks": self.rollbacks,
+            "lr_factor": self.learner.lr_factor,
+            "settings": self.run.settings.model_dump(mode="json"),
+        }
+        with surfaced(
+            f"cannot save step {step} in {self.folder}",
+            "the checkpoints before it are untouched, and the same command continues from them",
+        ):
+            self.journal.sync()
+            checkpoint.save(self.folder, step, self.learner.state(), about)
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        every = self.run.settings.run
+        checkpoint.thin_out(self.folder, every.keep, every.keep_every, self.scheduled)
+
+    def _roll_back(self, seen: Diverged) -> None:
+        """To the newest scheduled checkpoint that was followed by a good step, with a lower learning rate.
+
+        One that has already led here once is passed over, if there is another: it may hold the seed
+        of the trouble. Whatever is newer goes, so that a killed process finds the same ones again.
+        """
+        step, before = seen.report["step"], self.rollbacks
+        if self.is_main:
+            good = [s for s in checkpoint.steps_saved(self.folder) if self.scheduled(s) and s < step - 1]
+            untried = [s for s in good if s not in before]
+            target = max(untried) if untried else min(good, default=0)
+            with surfaced(f"cannot roll back in {self.folder}"):
+                for newer in reversed(checkpoint.steps_saved(self.folder)):
+                    if newer > target:
+                        checkpoint.remove(checkpoint.path_of(self.folder, newer))
+        wait_for_everyone(self.accelerator)
+        self._stand()
+        self._lower_rate([*before, self.learner.step])
+        about = {"event": ROLLED_BACK, "to": self.learner.step, "lr_factor": self.learner.lr_factor}
+        self._log(step, {**about, **seen.seen})
+        if self.is_main:
+            say(f"{self.stage.name}: step {step} diverged; back to step {self.learner.step}, learning rate halved")
+
+
+def steps_of(
+    stage: Stage,
+    learner: Learner,
+    context: Context,
+    x: Tensor,
+    pool: Pool,
+    seed: int,
+    terms: Mapping[str, Weighted] | None = None,
+) -> Iterator[Step]:
+    """A network's steps on its stage's batches and terms; what is logged and saved stays with the caller.
+
+    Every step seeds torch anew, so a caller who cares for its own random state forks it.
+    """
+    terms, read = stage.terms(context) if terms is None else terms, stage.read(context)
+
+    def batch_at(step: int) -> Noisy:
+        rng = random_state(seed, stage.name, step)
+        pick = stage.draw(pool, learner.settings.batch, rng)
+        x0 = mirrored_at_random(x[pick], rng) if context.settings.data.flips else x[pick]
+        batch = context.noise.perturb(x0, pool.y[pick], rng)
+        # Dropout, projections and chains draw from torch's global state: a stream of its own for each process.
+        torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)) + learner.accelerator.process_index)
+        return batch
+
+    def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
+        reading = read(network, batch)
+        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
+
+    return learner.run(batch_at, losses_of)
+
+
+def finite_losses(network: str, step: Step) -> dict[str, float]:
+    """The step's losses as numbers, or Diverged."""
+    losses = step.numbers()
+    grad_norm = losses.pop("grad_norm")
+    if not all(abs(value) < LARGEST for value in (*losses.values(), grad_norm)):  # also where it is not a number
+        raise Diverged(network, step.number, losses, grad_norm)
+    return losses
+
+
+def new_learner(
+    stage: Stage,
+    settings: Settings,
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+    accelerator: Accelerator,
+) -> Learner:
+    """A fresh network whose first weights depend on the seed and the network's name alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(random_state(seed, f"{stage.role}/weights", 0).initial_seed())
+        network = stage.build(settings, shape, classes)
+    return Learner(network, stage.settings(settings), accelerator)
+
+
+def _rollbacks(about: Mapping[str, Any], folder: object) -> list[int]:
+    found = about.get("rollbacks", [])
+    if not isinstance(found, list) or len(found) > MOST_ROLLBACKS or not all(isinstance(s, int) for s in found):
+        raise SelfcalError(f"the newest checkpoint in {folder} tells of rollbacks {found!r}, which cannot be")
+    return found

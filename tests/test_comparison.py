@@ -1,0 +1,194 @@
+"""`selfcal compare`: cells that are done are never done again, failures do not stop the rest, kills lose nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from selfcal.comparison import Cell, Grid, compare
+from selfcal.comparison.board import Board, in_words
+from selfcal.comparison.grid import apart
+from selfcal.errors import SelfcalError
+from selfcal.ownership import sole_owner
+from selfcal.report.comparison_page import write_comparison
+
+BUDGET = {"steps": 5, "count": 40, "jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    out = tmp_path_factory.mktemp("compare") / "grid"
+    return compare("digits", ["cg", "cond"], ["0.02", "1.0"], 1, out, **BUDGET)
+
+
+def test_every_cell_is_a_run_with_an_outcome(grid):
+    assert len(grid.cells) == 4
+    for cell in grid.cells:
+        outcome = json.loads(cell.outcome(grid.out).read_text())
+        assert outcome["state"] == "done"
+        assert [r["chosen"] for r in outcome["results"]] == [True]
+        assert (cell.run(grid.out) / "config.json").exists()
+        with np.load(cell.pictures(grid.out)) as pictures:
+            assert pictures["images"].shape == (10, 10, 1, 8, 8)
+    guided = json.loads(Cell("cg", "0.02", 0).outcome(grid.out).read_text())
+    assert [row["scale"] for row in guided["selection"]] == [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5]
+    best = min(guided["selection"], key=lambda row: row["intra_fid"])
+    assert guided["results"][0]["scale"] == best["scale"]
+    assert guided["results"][0]["intra_fid"] != best["intra_fid"], "the reported samples are not those λ was chosen on"
+
+
+def test_the_score_model_is_trained_once_for_a_seed(grid):
+    weights = {
+        file.read_bytes()
+        for place in ("cells/cg/*/seed-0", "scores/seed-0")
+        for file in grid.out.glob(f"{place}/checkpoints/score/step-*/ema.safetensors")
+    }
+    assert len(weights) == 1
+    log = [json.loads(line) for file in grid.out.glob("cells/*/*/*/log.jsonl") for line in file.open()]
+    assert {line["network"] for line in log} == {"classifier", "conditional"}
+
+
+def test_only_what_is_missing_is_done_again(grid):
+    missing = Cell("cond", "1.0", 0)
+    before = {cell: cell.outcome(grid.out).stat().st_mtime_ns for cell in grid.cells}
+    numbers = json.loads(missing.outcome(grid.out).read_text())["results"]
+    missing.outcome(grid.out).unlink()
+    again = compare("digits", ["cg", "cond"], ["0.02", "1.0"], 1, grid.out, **BUDGET)
+    changed = [cell for cell in again.cells if cell.outcome(grid.out).stat().st_mtime_ns != before[cell]]
+    assert changed == [missing]
+    assert json.loads(missing.outcome(grid.out).read_text())["results"] == numbers
+    assert len(again.invocations) == 2
+
+
+def test_another_protocol_is_refused_by_name(grid):
+    with pytest.raises(SelfcalError, match=r"differs in settings\.classifier\.steps.*choose another --out"):
+        compare("digits", ["cg"], ["0.02"], 1, grid.out, steps=6, count=40)
+    with pytest.raises(SelfcalError, match="differs in samples"):
+        compare("digits", ["cg"], ["0.02"], 1, grid.out, steps=5, count=60)
+
+
+def test_bad_input_is_told_before_anything_is_written(tmp_path):
+    out = tmp_path / "new"
+    with pytest.raises(SelfcalError, match="unknown method"):
+        compare("digits", ["cg", "gg"], ["0.02"], 1, out)
+    with pytest.raises(SelfcalError, match="--count 10: at least 2 images"):
+        compare("digits", ["cg"], ["0.02"], 1, out, count=10)
+    with pytest.raises(SelfcalError, match="nothing to compare"):
+        compare("digits", ["cg"], ["0.02"], 0, out)
+    with pytest.raises(SelfcalError, match=r"0\.0001"):
+        compare("digits", ["cg"], ["0.02", "0.0001"], 1, out)
+    assert not out.exists()
+    (tmp_path / "file.txt").write_text("mine")
+    with pytest.raises(SelfcalError, match="not a comparison"):
+        compare("digits", ["cg"], ["0.02"], 1, tmp_path)
+
+
+def test_two_label_files_of_one_name_are_refused():
+    with pytest.raises(SelfcalError, match="same folder"):
+        apart([Cell("cg", "a/labels.csv", 0), Cell("cg", "b/labels.csv", 0)])
+
+
+def test_a_second_comparison_in_the_folder_waits(grid):
+    with sole_owner(grid.out), pytest.raises(SelfcalError, match="another process"):
+        compare("digits", ["cg"], ["0.02"], 1, grid.out, **BUDGET)
+
+
+def test_a_failed_cell_is_recorded_and_the_rest_goes_on(grid, tmp_path):
+    in_the_way = Cell("cfg-labeled", "0.02", 0).run(grid.out)
+    in_the_way.mkdir(parents=True)
+    (in_the_way / "notes.txt").write_text("not a run")
+    command = (
+        f"compare digits --methods cfg-labeled,cfg-all --labels 0.02 --seeds 1 --steps 5 --count 40 --out {grid.out}"
+    )
+    done = selfcal(command)
+    assert done.returncode == 3, done.stderr
+    assert "failed: cfg-labeled" in done.stdout
+    assert Cell("cfg-all", "0.02", 0).state(grid.out) == "done"
+    outcome = json.loads(Cell("cfg-labeled", "0.02", 0).outcome(grid.out).read_text())
+    assert "not a run" in outcome["error"]
+    assert "not a run" in (grid.out / "report.html").read_text()
+    (in_the_way / "notes.txt").unlink()
+    done = selfcal(command)
+    assert done.returncode == 0, done.stderr
+    assert Cell("cfg-labeled", "0.02", 0).state(grid.out) == "done"
+
+
+def test_a_killed_comparison_leaves_no_worker_behind_and_goes_on(tmp_path):
+    out = tmp_path / "grid"
+    words = (
+        f"compare moons --methods cg,cond --labels 0.02 --seeds 1 --steps 60 --count 60 --jobs 2 --out {out}".split()
+    )
+    parent = subprocess.Popen([sys.executable, "-m", "selfcal.cli", *words], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not list(out.glob("cells/*/*/*/log.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    children = children_of(parent.pid)
+    assert children, "workers were busy when the parent was killed"
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    while any(alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(alive(pid) for pid in children)
+    done = selfcal(" ".join(words))
+    assert done.returncode == 0, done.stderr
+    assert {cell.state(out) for cell in Grid.read(out).cells} == {"done"}
+    assert "<svg" in (out / "report.html").read_text(), "points are drawn"
+
+
+def test_the_page_is_made_again_from_results_alone_and_opens_offline(grid, tmp_path):
+    light = tmp_path / "light"
+    for file in [grid.out / "compare.json", grid.out / "data.npz", *grid.out.glob("cells/*/*/seed-*.*")]:
+        target = light / file.relative_to(grid.out)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
+    page = write_comparison(light).read_text()
+    assert page == write_comparison(grid.out).read_text()
+    links = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert links
+    assert all(link.startswith(("data:", "#")) for link in links)
+    assert {f.name for f in light.iterdir()} >= {"table.md", "table.csv", "table.tex", "claims.md", "over-labels.svg"}
+
+
+def test_the_report_command_names_what_is_missing(tmp_path):
+    done = selfcal(f"report {tmp_path}")
+    assert done.returncode == 2
+    assert "holds no results" in done.stderr
+
+
+def test_the_board_counts(grid, capsys):
+    board = Board(grid, show=False)
+    assert board.summary().endswith("cells done")
+    picture = board.picture([Cell("cg", "0.02", 0), 0])
+    assert "cg · 0.02 · seed 0 · classifier step 5" in str(picture.renderables[1])
+    assert in_words(30) == "30 s"
+    assert in_words(1200) == "20 min"
+
+
+def selfcal(words: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-m", "selfcal.cli", *words.split()],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+
+
+def children_of(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def alive(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")

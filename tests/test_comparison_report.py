@@ -1,0 +1,169 @@
+"""Tables, marks and claims, from outcomes written by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+
+import pytest
+from scipy import stats
+
+from selfcal import costs
+from selfcal.config import Settings
+from selfcal.errors import SelfcalError
+from selfcal.methods import METHODS
+from selfcal.report import comparison_tables as tables
+from selfcal.report.claims import claims
+from selfcal.report.summary import STUDENT, Estimate, Summary
+
+COMMON = {
+    "samples": 1800,
+    "features_sha256": "f",
+    "reference_sha256": "r",
+    "k": 5,
+    "chosen": True,
+    "scale": 1.0,
+    "reference_examples": 100,
+    "fid": 5.0,
+    "kid": 0.1,
+    "density": 1.0,
+    "coverage": 0.9,
+    "intra_density": 1.0,
+    "intra_coverage": 0.9,
+    "inception_score": 5.0,
+    "accuracy": 0.9,
+    "ece": 0.1,
+    "intervals": None,
+}
+
+
+def outcome(method, labels, seed, labelled=None, state="done", **numbers):
+    labelled = {"0.02": 2, "1.0": 100}[labels] if labelled is None else labelled
+    about = {"method": method, "labels": labels, "seed": seed}
+    result = COMMON | about | {"labelled": labelled} | numbers
+    return about | {"state": state, "results": [result], "selection": []}
+
+
+def row_of(text, method):
+    return next(line for line in text.splitlines() if line.startswith(f"| {method} |"))
+
+
+def test_the_interval_is_students():
+    values = (3.0, 5.0, 10.0)
+    low, high = stats.t.interval(0.95, 2, loc=statistics.fmean(values), scale=stats.sem(values))
+    assert Estimate(values).reach == pytest.approx((high - low) / 2, rel=2e-3)
+    assert all(abs(t - stats.t.ppf(0.975, n)) < 0.006 for n, t in enumerate(STUDENT, 1))
+    assert Estimate((4.0,), alone=(3.0, 6.0)).reach == 1.5
+    assert Estimate((4.0,)).reach is None
+
+
+def test_best_is_computed_and_ties_as_printed_share_it():
+    summary = Summary(
+        [
+            outcome("cg", "0.02", 0, intra_fid=20.04),
+            outcome("cg-sc-all", "0.02", 0, intra_fid=20.0),
+            outcome("cond", "0.02", 0, intra_fid=10.0),
+        ]
+    )
+    text = tables.all_in_markdown(summary, ["a note"])
+    assert "| **10.0** |" in row_of(text, "cond")
+    assert "| <u>20.0</u> |" in row_of(text, "cg")
+    assert "| <u>20.0</u> |" in row_of(text, "cg-sc-all")
+    latex = tables.latex(summary)
+    assert r"cond & \textbf{10.0}" in latex
+    assert r"cg-sc-all & \underline{20.0}" in latex
+    assert r"2 \%: 2 labels" in latex
+
+
+def test_marks_turn_with_the_numbers():
+    """Higher is better for coverage, lower for intra-FID."""
+    summary = Summary(
+        [
+            outcome("cg", "0.02", 0, intra_fid=20.0, coverage=0.9),
+            outcome("cond", "0.02", 0, intra_fid=10.0, coverage=0.2),
+        ]
+    )
+    assert summary.best(["cg", "cond"], "0.02", "coverage", 2) == {"cg"}
+    assert summary.best(["cg", "cond"], "0.02", "intra_fid", 1) == {"cond"}
+
+
+def test_fewer_seeds_divergence_and_failure_are_said():
+    diverged = {"method": "cg-jem", "labels": "1.0", "seed": 0, "state": "done", "results": [], "diverged": {"step": 3}}
+    failed = {"method": "cond", "labels": "0.02", "seed": 0, "state": "failed", "error": "no"}
+    summary = Summary(
+        [
+            outcome("cg", "0.02", 0, intra_fid=1.0),
+            outcome("cg", "0.02", 1, intra_fid=3.0),
+            outcome("cg-jem", "0.02", 0, intra_fid=1.5),
+            outcome("cg", "1.0", 0, intra_fid=1.0),
+            diverged,
+            failed,
+        ]
+    )
+    few, full = tables.all_in_markdown(summary, []).split("### 100")
+    assert "1.5</u>** (1 seed)" in row_of(few, "cg-jem")
+    assert "| diverged |" in row_of(full, "cg-jem")
+    assert "| failed |" in row_of(few, "cond")
+    assert "| not run |" in row_of(full, "cond")
+
+
+def test_the_csv_holds_every_value():
+    summary = Summary([outcome("cg", "0.02", s, intra_fid=10.0 + s, scale=0.5 + s) for s in range(3)])
+    rows = list(csv.DictReader(io.StringIO(tables.table_csv(summary))))
+    mine = next(r for r in rows if r["metric"] == "intra_fid")
+    assert (mine["mean"], mine["seeds"], mine["values"], mine["scales"]) == ("11", "3", "10 11 12", "0.5 1.5 2.5")
+
+
+def test_numbers_measured_otherwise_are_refused():
+    with pytest.raises(SelfcalError, match="cannot be compared"):
+        Summary([outcome("cg", "0.02", 0, intra_fid=1.0), outcome("cg", "0.02", 1, intra_fid=1.0, samples=10)])
+
+
+def verdicts(summary, measured=None):
+    return {claim.words: claim.verdict for claim in claims(summary, measured or {})}
+
+
+def test_claims_follow_the_numbers():
+    def table(sc, cg):
+        return Summary(
+            [
+                outcome(m, y, s, intra_fid=v + s)
+                for y in ("0.02", "1.0")
+                for s in (0, 1)
+                for m, v in (("cg-sc-all", sc), ("cg", cg))
+            ]
+        )
+
+    words = "With few labels, self-calibration on all images improves intra-FID over plain guidance."
+    assert verdicts(table(10.0, 20.0))[words] == "holds"
+    assert verdicts(table(20.0, 10.0))[words] == "does not hold"
+    assert verdicts(Summary([outcome("cg", "0.02", 0, intra_fid=1.0)]))[words] == "not tested"
+    found = next(c for c in claims(table(10.0, 20.0), {}) if c.words == words)
+    assert found.findings[0].words == "2 %: 2 labels: intra-FID cg-sc-all 10.5, cg 20.5 (2 of 2 seeds)"
+
+
+def test_a_claim_over_all_rivals_falls_with_one_of_them():
+    outcomes = [
+        outcome(m, "0.02", 0, intra_fid=v)
+        for m, v in (("cg-sc-all", 10.0), ("cg", 20.0), ("cg-jr", 9.0), ("cond", 5.0))
+    ]
+    found = next(c for c in claims(Summary(outcomes), {}) if "best intra-FID of the paper's guided" in c.words)
+    assert found.verdict == "does not hold"
+    assert "cg-jr 9.0" in found.findings[0].words
+    assert "1 of 2 rivals beaten" in found.findings[0].words
+
+
+def test_the_claim_on_cost_reads_the_measured_costs():
+    words = next(w for w in verdicts(Summary([outcome("cg", "0.02", 0, intra_fid=1.0)])) if "CG-JEM costs" in w)
+    summary = Summary([outcome("cg", "0.02", 0, intra_fid=1.0)])
+    slow = {"cg-jem · classifier": 18.0, "cg-sc-all · classifier": 2.0}
+    assert verdicts(summary, slow)[words] == "holds"
+    assert verdicts(summary, slow | {"cg-jem · classifier": 8.0})[words] == "does not hold"
+
+
+def test_every_network_of_the_table_has_a_measured_cost():
+    known = costs.measured()
+    wanted = {costs.key(m.name, stage) for m in METHODS.values() for stage in m.stages(Settings())}
+    assert wanted == set(known)
+    assert known["cg · classifier"] == 1.0
