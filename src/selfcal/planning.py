@@ -112,7 +112,7 @@ def plan_stage(
 
     with Flops() as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         network = step(TRIAL)
-    parameters = sum(p.numel() for p in network.parameters())
+    parameters = sum(t.numel() for t in network.state_dict().values())  # fixed frequencies too, as others count them
     weights = sum(p.untyped_storage().nbytes() for p in network.parameters())
     own = {p.untyped_storage().data_ptr() for p in network.parameters()}
     activations = sum(size for place, size in held.items() if place not in own) / TRIAL
