@@ -98,7 +98,7 @@ def page(run: Run, report: dict, rows: list[str], minutes: float) -> str:
 Made by `python benchmarks/cifar10_small.py DATA --minutes {minutes:g}`: preset `{PRESET}`, {METHOD},
 {LABELS:.0%} labels ({run.config["labelled"]} of {run.config["data"]["examples"]} images), seed {run.config["seed"]}; \
 {trained["score"]} steps of the score model, {trained["classifier"]} of the guide.
-A thousandth of the paper's training: it shows that everything works on real photos, not how good it gets.
+Less than a hundred-thousandth of the paper's work: it shows that everything runs on real photos, not how good it gets.
 
 ![Samples, a class in each row](cifar10-small.png)
 
