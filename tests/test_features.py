@@ -72,13 +72,16 @@ def test_efficientnet_that_is_not_installed(pictures, monkeypatch):
 
 
 class Inception(nn.Module):
-    """Stands in for torch-fidelity's: the same signature, and it too would unpickle anything."""
+    """Stands in for torch-fidelity's: the same signature, and it too would unpickle anything it is given a path to."""
 
-    def __init__(self, name, features_list, path):
+    def __init__(self, name, features_list, feature_extractor_weights_path=None):
         super().__init__()
         assert features_list == ["2048", "logits_unbiased"]
         self.fc = nn.Linear(3, 2048)
-        self.load_state_dict(torch.load(path, weights_only=False))
+        module = sys.modules["torch_fidelity.feature_extractor_inceptionv3"]
+        path = feature_extractor_weights_path
+        found = torch.load(path, weights_only=False) if path else module.load_state_dict_from_url("https://…")
+        self.load_state_dict(found)
 
     def forward(self, x):
         assert x.dtype == torch.uint8
@@ -90,6 +93,7 @@ class Inception(nn.Module):
 def fidelity(monkeypatch):
     module = types.ModuleType("torch_fidelity.feature_extractor_inceptionv3")
     module.FeatureExtractorInceptionV3 = Inception
+    module.load_state_dict_from_url = lambda url: pytest.fail("nothing may be downloaded")
     monkeypatch.setitem(sys.modules, "torch_fidelity", types.ModuleType("torch_fidelity"))
     monkeypatch.setitem(sys.modules, "torch_fidelity.feature_extractor_inceptionv3", module)
 
