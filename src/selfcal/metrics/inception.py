@@ -6,10 +6,10 @@ Its weights are the user's to download; the file is read as plain tensors only.
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -30,9 +30,11 @@ def load(file: Path) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Ten
         raise SelfcalError("Inception features need torch-fidelity: pip install 'selfcal[inception]'") from None
     try:
         weights = torch.load(file, map_location="cpu", weights_only=True)
-        # torch-fidelity would run code in a file it is given, so it gets none: the tensors stand in for its download
-        with patch.object(library, "load_state_dict_from_url", lambda *_, **__: weights):
-            network: Any = library.FeatureExtractorInceptionV3("inception", ["2048", "logits_unbiased"])
+        with tempfile.TemporaryDirectory(prefix="selfcal-") as folder:
+            # torch-fidelity would run code in the file it is given: it gets one that we wrote
+            clean = Path(folder) / "inception.pth"
+            torch.save(weights, clean)
+            network: Any = library.FeatureExtractorInceptionV3("inception", ["2048", "logits_unbiased"], str(clean))
     except Exception as error:  # a damaged or hostile file can fail anywhere in the reader
         raise SelfcalError(f"{file} holds no Inception weights of torch-fidelity ({type(error).__name__})") from None
 
