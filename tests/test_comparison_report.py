@@ -154,6 +154,12 @@ def test_a_claim_over_all_rivals_falls_with_one_of_them():
     assert "1 of 2 rivals beaten" in found.findings[0].words
 
 
+def test_a_tie_as_printed_decides_nothing():
+    summary = Summary([outcome(m, "0.02", 0, intra_fid=v) for m, v in (("cg-sc-all", 10.01), ("cg", 10.04))])
+    words = "With few labels, self-calibration on all images improves intra-FID over plain guidance."
+    assert verdicts(summary)[words] == "undecided"
+
+
 def test_the_claim_on_cost_reads_the_measured_costs():
     words = next(w for w in verdicts(Summary([outcome("cg", "0.02", 0, intra_fid=1.0)])) if "CG-JEM costs" in w)
     summary = Summary([outcome("cg", "0.02", 0, intra_fid=1.0)])

@@ -58,6 +58,7 @@ def test_npz_of_points_with_numbers_as_classes(tmp_path):
     [
         ({"z": np.zeros(3)}, "no array 'x'"),
         ({"x": np.array([{"a": 1}], dtype=object)}, "pickled objects"),
+        ({"x": np.zeros((3, 2)), "y": np.array([0, 1, -2])}, "the label -2"),
         ({"x": np.zeros((3, 2)), "y": np.array([{}, {}, {}], dtype=object)}, "pickled objects"),
         ({"x": np.zeros((3, 2)), "y": np.zeros(2, dtype=int)}, "one label per example"),
         ({"x": np.zeros((3, 2)), "y": np.zeros(3)}, "whole numbers or names"),

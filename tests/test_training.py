@@ -227,6 +227,23 @@ def test_a_damaged_checkpoint_is_noticed(tmp_path):
         selfcal.load(run.path).sample(count=2, steps=2)
 
 
+def test_a_run_with_a_damaged_checkpoint_is_still_shown(tmp_path):
+    run = trained(tmp_path / "r")
+    manifest = run.path / "checkpoints" / "score" / "step-00000020" / "manifest.json"
+    manifest.write_text(manifest.read_text()[:40])
+    about = selfcal.load(run.path).describe()
+    assert "give the train command again" in about["damaged"]["score"]
+    assert "score" not in about["weights_sha256"]
+    assert not about["finished"]
+
+
+def test_a_plain_conditional_model_refuses_a_scale(tmp_path):
+    run = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
+    run.sample(count=2, steps=2, scale=0)
+    with pytest.raises(SelfcalError, match="no guidance to scale"):
+        run.sample(count=2, steps=2, scale=1.5)
+
+
 def test_an_unfinished_run_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "train_stages", lambda *a: None)
     trained(tmp_path / "r")

@@ -169,7 +169,10 @@ def load_average(folder: Path) -> tuple[int, dict[str, Tensor], str]:
     if not steps:
         raise SelfcalError(f"{folder} holds no checkpoint yet; run the train command again to continue it")
     path = path_of(folder, steps[-1])
-    verify(path)
+    try:
+        verify(path)
+    except Damaged as problem:
+        raise Damaged(f"{problem}; give the train command again to go back to a good checkpoint") from None
     file = path / "ema.safetensors"
     return steps[-1], read_tensors(file), file_sha256(file)
 
@@ -183,7 +186,9 @@ def verify(path: Path) -> dict[str, Any]:
     try:
         promised = (path / MANIFEST).read_bytes()
         if promised != _manifest(_hashes(path)):
-            raise Damaged(f"{path / _culprit(path, promised)} is damaged: its SHA-256 differs from the manifest's")
+            culprit = _culprit(path, promised)
+            how = "it is not as selfcal wrote it" if culprit == MANIFEST else "its SHA-256 differs from the manifest's"
+            raise Damaged(f"{path / culprit} is damaged: {how}")
         about: dict[str, Any] = read_json(path / "state.json")
     except OSError as error:
         raise Damaged(

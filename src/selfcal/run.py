@@ -127,6 +127,8 @@ class Run:
         scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
         """
         chosen = self.settings.sampling
+        if scale and (guide or self.method.guide) == "conditional":
+            raise SelfcalError(f"--scale {scale:g}: a plain conditional model has no guidance to scale; leave it out")
         return sample_classes(
             self.networks,
             guide=guide or self.method.guide,
@@ -182,11 +184,14 @@ class Run:
 
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
-        steps, hashes = {}, {}
+        steps, hashes, damaged = {}, {}, {}
         for stage in self.stages:
             folder = self.path / "checkpoints" / stage.name
             if checkpoint.steps_saved(folder):
-                steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
+                try:
+                    steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
+                except checkpoint.Damaged as problem:
+                    damaged[stage.name] = str(problem)
         wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
         return {
             "path": str(self.path),
@@ -194,6 +199,7 @@ class Run:
             "step": steps,
             "steps": wanted,
             "finished": steps == wanted,
+            "damaged": damaged,
             "diverged": self.diverged,
             "pseudo_labels": self.pseudo_labels,
             "weights_sha256": hashes,

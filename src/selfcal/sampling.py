@@ -91,7 +91,7 @@ def sample_classes(
     """One example for each entry of y. Batches mix classes; each has a random state of its own."""
     row, steered = samplers.find(sampler), guidance.find(guide)
     if not 0 <= scale < math.inf:
-        raise SelfcalError(f"a guidance scale of {scale}: a number of at least 0 is needed")
+        raise SelfcalError(f"a guidance scale of {scale}: a finite number of at least 0 is needed")
     steps = row.steps if steps is None else steps
     if steps < 1:
         raise SelfcalError(f"--steps {steps}: a sampler takes at least one step")

@@ -131,6 +131,8 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     for section, values in about["settings"].items():
         table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict)))
     out_console.print(table)
+    for problem in about["damaged"].values():
+        out_console.print(problem, highlight=False, soft_wrap=True)
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)
     if about["metrics"] and about["metrics"]["results"]:

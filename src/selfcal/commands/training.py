@@ -144,7 +144,7 @@ def finished(run: Run) -> None:
         )
     out_console.print(
         f"{run.path} is finished: {run.method.title}, "
-        f"{run.config['labelled']} of {run.config['data']['examples']} labels seen.\n"
+        f"{run.config['labelled']} of {run.config['data']['examples']} training examples labelled.\n"
         f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}",
         soft_wrap=True,
         highlight=False,

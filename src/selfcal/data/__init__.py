@@ -42,4 +42,4 @@ def load_data(source: str | Path) -> Dataset:
         raise SelfcalError(f"the folder {path} does not exist")
     if path.exists():
         raise SelfcalError(f"{path} is neither a folder of images nor an .npz file")
-    raise unknown("data", name, [*SOURCES])
+    raise SelfcalError(f"{unknown('data', name, [*SOURCES])}; or give a folder of images or an .npz file")

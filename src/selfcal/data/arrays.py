@@ -113,7 +113,7 @@ def _examples(values: np.ndarray, where: str) -> Tensor:
     finite = values[np.isfinite(values)]  # the rest is refused by Dataset, which names the example
     if finite.size and np.abs(finite).max() > 1.0001:
         raise SelfcalError(f"{where} spans [{finite.min():.3g}, {finite.max():.3g}]; float images must lie in [−1, 1]")
-    if finite.size and finite.min() >= 0 and finite.max() > 0:
+    if finite.size == values.size and finite.size and finite.min() >= 0 and finite.max() > 0:
         raise SelfcalError(f"{where} has no negative value, as if it spanned [0, 1]; save 2x − 1, or uint8")
     return torch.as_tensor(values.astype(np.float32))
 
@@ -130,6 +130,8 @@ def _check_labels(labels: np.ndarray, count: int, where: str) -> None:
         raise SelfcalError(f"{where} is shaped {labels.shape}; expected one label per example, ({count},)")
     if labels.dtype.kind not in "iuU":
         raise SelfcalError(f"{where} has type {labels.dtype}; labels are whole numbers or names")
+    if labels.dtype.kind == "i" and len(labels) and labels.min() < UNLABELED:
+        raise SelfcalError(f"{where} holds the label {labels.min()}; classes count from 0, and −1 means unlabelled")
 
 
 def _index(labels: np.ndarray, classes: tuple[str, ...], count: int, where: str) -> Tensor:

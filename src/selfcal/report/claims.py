@@ -16,10 +16,14 @@ OTHERS_GUIDED = tuple(m for m in PAPERS_GUIDED if m != "cg-sc-all")
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison behind a claim: did it come out as claimed, and the numbers."""
+    """One comparison behind a claim: did it come out as claimed (None: a tie as printed), and the numbers."""
 
-    held: bool
+    held: bool | None
     words: str
+
+    @property
+    def answer(self) -> str:
+        return "a tie" if self.held is None else "yes" if self.held else "no"
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,12 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        held = sum(f.held for f in self.findings)
-        if not self.findings:
-            return "not tested"
-        if held == len(self.findings):
+        decided = [f.held for f in self.findings if f.held is not None]
+        if not decided:
+            return "undecided" if self.findings else "not tested"
+        if all(decided):
             return "holds"
-        return "does not hold" if held == 0 else f"holds in {held} of {len(self.findings)}"
+        return f"holds in {sum(decided)} of {len(decided)}" if any(decided) else "does not hold"
 
 
 def claims(summary: Summary, costs: Mapping[str, float]) -> list[Claim]:
@@ -115,7 +119,7 @@ def against_each(labels: Sequence[str], find: Callable[[str, str], Finding | Non
 
 
 def versus(s: Summary, better: str, worse: str, labels: str, metric: str) -> Finding | None:
-    """Is the mean of `better` the better one, over the seeds both have? Ties do not count."""
+    """Is the mean of `better` the better one, over the seeds both have?"""
     pairs = s.paired(better, worse, labels, metric)
     if not pairs:
         return None
@@ -125,7 +129,7 @@ def versus(s: Summary, better: str, worse: str, labels: str, metric: str) -> Fin
     seeds = f"{wins} of {len(pairs)} seeds" if len(pairs) > 1 else "one seed"
     where = labels_in_words(s, labels)
     words = f"{where}: {HEADS[metric]} {better} {a:.{digits}f}, {worse} {b:.{digits}f} ({seeds})"
-    return Finding(sign * a > sign * b, words)
+    return Finding(None if round(a, digits) == round(b, digits) else sign * a > sign * b, words)
 
 
 def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, metric: str) -> Finding | None:
@@ -134,7 +138,7 @@ def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, metr
     if not met:
         return None
     found = [versus(s, favourite, m, labels, metric) for m in met]
-    lost = [f for f in found if f and not f.held]
+    lost = [f for f in found if f and f.held is False]
     means = {m: e.mean for m in met if (e := s.estimate(m, labels, metric))}
     toughest = min(means, key=lambda m: means[m] if metric in ("intra_fid", "fid", "ece") else -means[m])
     shown = lost[0] if lost else versus(s, favourite, toughest, labels, metric)
@@ -169,5 +173,5 @@ def claims_in_markdown(found: Sequence[Claim]) -> str:
     lines = []
     for number, claim in enumerate(found, 1):
         lines.append(f"{number}. **{claim.verdict}** — {claim.words}")
-        lines += [f"   - {'yes' if f.held else 'no'}: {f.words}" for f in claim.findings]
+        lines += [f"   - {f.answer}: {f.words}" for f in claim.findings]
     return "\n".join(lines) + "\n"

@@ -133,10 +133,12 @@ def print_comparison(console: Console, out: Path) -> None:
     """The main table on the terminal, one for each choice of labels."""
     _, summary = read(out)
     for y in summary.labels:
-        table = Table("method", title=tables.labels_in_words(summary, y), box=None, padding=(0, 1))
+        table = Table(title=tables.labels_in_words(summary, y), box=None, padding=(0, 1))
+        table.add_column("method", no_wrap=True)
         for metric in tables.TERMINAL:
             table.add_column(tables.head(metric), justify="right", no_wrap=True)
-        columns = [tables.cells(summary, metric, y, tables.rich_mark) for metric in tables.TERMINAL]
+        first = tables.TERMINAL[0]  # the others' intervals are in table.md: a terminal is narrow
+        columns = [tables.cells(summary, m, y, tables.rich_mark, intervals=m == first) for m in tables.TERMINAL]
         for method in summary.methods:
             table.add_row(method, *(column[method] for column in columns))
         console.print(table)

@@ -31,7 +31,9 @@ def guided(summary: Summary) -> list[str]:
     return [m for m in summary.methods if m in GUIDED]
 
 
-def cells(summary: Summary, metric: str, labels: str, mark: Callable[[str, bool, bool], str]) -> dict[str, str]:
+def cells(
+    summary: Summary, metric: str, labels: str, mark: Callable[[str, bool, bool], str], intervals: bool = True
+) -> dict[str, str]:
     """A column: method -> "25.7 ± 3.1", marked if best of all or best of the CG family."""
     digits, most = digits_of(metric), len(summary.seeds)
     first = summary.best(summary.methods, labels, metric, digits)
@@ -42,7 +44,7 @@ def cells(summary: Summary, metric: str, labels: str, mark: Callable[[str, bool,
         if found is None:
             column[method] = "–" if summary.of(method, labels) else summary.trouble(method, labels)
             continue
-        reach = "" if found.reach is None else f" ± {found.reach:.{digits}f}"
+        reach = f" ± {found.reach:.{digits}f}" if intervals and found.reach is not None else ""
         few = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})" if found.seeds < most else ""
         column[method] = mark(f"{found.mean:.{digits}f}", method in first, method in family) + reach + few
     return column
@@ -75,7 +77,7 @@ def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:
         parts.append(f"### {labels_in_words(summary, y)}\n")
         metrics = [m for metrics in TABLES.values() for m in metrics]
         columns = [cells(summary, m, y, markdown_mark) for m in metrics] + [scales(summary, y)]
-        lines = ["| method | " + " | ".join([*map(head, metrics), "λ"]) + " |", "|---" * (len(metrics) + 2) + "|"]
+        lines = ["| method | " + " | ".join([*map(head, metrics), "λ or w"]) + " |", "|---" * (len(metrics) + 2) + "|"]
         lines += [f"| {m} | " + " | ".join(column[m] for column in columns) + " |" for m in summary.methods]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts) + "\n" + "\n".join(f"- {note}." for note in notes) + "\n"

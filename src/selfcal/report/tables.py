@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from selfcal.methods import find
 from selfcal.metrics import check_comparable
 
 COLUMNS = {  # key of a result: its head
@@ -25,7 +26,8 @@ COLUMNS = {  # key of a result: its head
 def print_results(console: Console, results: list[dict[str, Any]], title: str) -> None:
     """A row per result, if all were measured alike; what they mean below. * marks the chosen λ."""
     check_comparable(results)
-    table = Table("\nmethod", "\nλ", title=escape(title), box=None, padding=(0, 1))
+    strength = "λ" if find(results[0]["method"]).guide == "classifier" else "w"  # of classifier-free guidance
+    table = Table("\nmethod", f"\n{strength}", title=escape(title), box=None, padding=(0, 1))
     distance = results[0].get("distance", "FID")
     for head in COLUMNS.values():
         table.add_column(head.replace("FID", distance), justify="right", no_wrap=True)
