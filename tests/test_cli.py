@@ -80,7 +80,7 @@ def test_train_sample_evaluate_show_as_a_user_types_them(tmp_path):
     done = selfcal_in(tmp_path, *train)
     assert done.returncode == 0, done.stderr
     assert "cg · classifier: 20/20" in done.stderr
-    assert "40 of 1433 labels" in done.stdout
+    assert "40 of 1433 training examples labelled" in done.stdout
 
     again = selfcal_in(tmp_path, *train)
     assert again.returncode == 0
@@ -269,7 +269,7 @@ def test_folder_of_images_end_to_end(capsys, tmp_path):
     arguments = ("--labels", tmp_path / "labels.csv", "--steps", "20", "--out", tmp_path / "run", *QUICK)
     code, out, err = typed(capsys, "train", pile, *arguments)
     assert code == 0, err
-    assert "6 of 24 labels" in out
+    assert "6 of 24 training examples labelled" in out
     code, out, _ = typed(capsys, "sample", tmp_path / "run", "--classes", "red", "--count", "4", "--steps", "4")
     assert code == 0
     assert len(list((tmp_path / "run" / "samples" / "red").glob("*.png"))) == 4
