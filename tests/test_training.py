@@ -258,4 +258,7 @@ def test_a_run_from_before_a_setting_existed_continues(tmp_path):
     for section in ("score", "classifier", "conditional"):
         del config["settings"][section]["network"]
     (run.path / "config.json").write_text(json.dumps(config))
-    selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
+    before, log = run.describe()["weights_sha256"], (run.path / "log.jsonl").read_bytes()
+    again = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
+    assert again.describe()["weights_sha256"] == before
+    assert (run.path / "log.jsonl").read_bytes() == log, "it was finished, and is not trained anew"

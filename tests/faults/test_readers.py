@@ -65,7 +65,7 @@ IMAGES = {form: image(form) for form in ("PNG", "JPEG", "BMP", "GIF", "TIFF", "W
 
 def read_csv(path):
     points = selfcal.data.Dataset("d", *_points())
-    reveal(points, str(path), 0)
+    return reveal(points, str(path), 0)
 
 
 def _points():
@@ -77,7 +77,7 @@ def _points():
 
 def read_picture(path):
     """The file in a folder beside a good one, whatever its ending says."""
-    load_data(path.parent)
+    return load_data(path.parent)
 
 
 def idx(*shape):
@@ -86,7 +86,8 @@ def idx(*shape):
 
 
 def read_idx(path):
-    """The file as the images, with labels that would fit; then as the labels."""
+    """The file as the images, with labels that would fit; then as the labels. How often it was taken."""
+    taken = 0
     for wrong, right in (("images-idx3", idx(3)), ("labels-idx1", idx(3, 4, 4))):
         other = "labels-idx1" if "images" in wrong else "images-idx3"
         for name in ("", ".gz"):
@@ -96,25 +97,33 @@ def read_idx(path):
         (path.parent / f"train-{other}-ubyte").write_bytes(right)
         with suppress(SelfcalError):
             idx_files.load(path.parent)
+            taken += 1
+    return taken
 
 
 def cifar_batch(labels=(0, 1)):
-    return pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": list(labels)}, protocol=2)
+    return pickle.dumps({b"data": np.zeros((2, 3072), np.uint8), b"labels": list(labels)}, protocol=3)
 
 
 def read_cifar(path):
-    """The unpacked folder with this file in place of the last batch; archives are known by their checksums."""
+    """The unpacked folder with this file in place of the last batch, then of the names; how often it was taken.
+
+    Unpacked, because archives are known by their checksums.
+    """
     version = cifar.RELEASES["cifar10"][1 if path.suffix == ".bin" else 0]
-    good = {version.names: pickle.dumps({b"label_names": [b"a", b"b"]}) if path.suffix != ".bin" else b"a\nb\n"}
+    good = {
+        version.names: pickle.dumps({b"label_names": [b"a", b"b"]}, protocol=3) if path.suffix != ".bin" else b"a\nb\n"
+    }
     for name in (*version.train, *version.test):
         good[name] = bytes(3073) if path.suffix == ".bin" else cifar_batch()
-    for name, content in (good | {version.test[0]: path.read_bytes()}).items():
-        (path.parent / name).write_bytes(content)
-    with suppress(SelfcalError):
-        cifar._dataset("cifar10", version, path.parent)
-    (path.parent / version.test[0]).write_bytes(good[version.test[0]])
-    (path.parent / version.names).write_bytes(path.read_bytes())
-    cifar._dataset("cifar10", version, path.parent)
+    taken = 0
+    for name in (version.test[0], version.names):
+        for other, content in (good | {name: path.read_bytes()}).items():
+            (path.parent / other).write_bytes(content)
+        with suppress(SelfcalError):
+            cifar._dataset("cifar10", version, path.parent)
+            taken += 1
+    return taken
 
 
 READERS = {
@@ -122,14 +131,26 @@ READERS = {
     "npz": ("data.npz", NPZ, load_data),
     **{f"folder {f}": (f"pile/a.{f.lower()}", [c], read_picture) for f, c in IMAGES.items()},
     "idx": ("file", [idx(3, 4, 4), idx(3), gzip.compress(idx(3, 4, 4))], read_idx),
-    "cifar python": ("batch", [cifar_batch(), pickle.dumps({b"label_names": [b"a", b"b"]}, protocol=2)], read_cifar),
+    "cifar python": ("batch", [cifar_batch(), pickle.dumps({b"label_names": [b"a", b"b"]}, protocol=3)], read_cifar),
     "cifar binary": ("batch.bin", [bytes(2 * 3073), b"a\nb\n"], read_cifar),
 }
 
 
 @pytest.mark.parametrize("name", READERS)
+def test_what_is_spoiled_below_can_be_read_whole(tmp_path, name):
+    """Otherwise a reader that refuses everything would pass the fuzzing."""
+    place, good, read = READERS[name]
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for content in good:
+        path.write_bytes(content)
+        assert read(path)
+
+
+@pytest.mark.parametrize("name", READERS)
 @given(data=st.data())
 def test_a_data_file(tmp_path_factory, name, data):
+    """Read, or refused by our own error: anything else comes through and fails."""
     place, good, read = READERS[name]
     path = tmp_path_factory.getbasetemp() / f"fuzz-{name.replace(' ', '-')}" / place
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,6 +213,7 @@ def use(out):
 @pytest.mark.parametrize("name", ["config.json", "metrics.json", "pseudo_labels.json", "diverged.json"])
 @given(data=st.data())
 def test_a_file_of_a_run_directory(run, capsys, name, data):
+    """Used, or refused by our own error; what the run really is, is shown again afterwards."""
     file = run / name
     good = (file if file.exists() else run.with_name(name)).read_bytes()
     meant = altered(json.loads(good)).map(lambda tree: json.dumps(tree).encode())
@@ -202,6 +224,7 @@ def test_a_file_of_a_run_directory(run, capsys, name, data):
         capsys.readouterr()
     finally:
         file.unlink() if kept is None else file.write_bytes(kept)
+    assert selfcal.load(run).describe()["finished"]
 
 
 @given(data=st.data())
