@@ -67,11 +67,7 @@ def evaluate(
     scales = (run.method.scale,) if scales is None else scales
     if not scales or not all(0 <= s < float("inf") for s in scales):
         raise SelfcalError(f"--scales {', '.join(map(str, scales))}: one or several numbers of at least 0 are needed")
-    classes = len(run.classes)
-    if count is None:
-        count = max(2, min(MOST, len(run.data.x)) // classes) * classes
-    if count < 2 * classes:
-        raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
+    count = how_many(count, run.data)
     judge = extractors.find(features, run.data, show_progress)
     reference = Reference(run.data, judge, show_progress)
     guide_quality = guide_by_sigma(run)
@@ -92,16 +88,12 @@ def evaluate(
         values, ranges = reference.measure(samples, intervals)
         results.append(
             {
-                "method": run.method.name,
-                "labels": run.config["labels"],
-                "labelled": run.config["labelled"],
-                "seed": run.config["seed"],
+                **about,
                 "scale": scale,
                 **values,
                 "ece": guide_quality[0]["ece"] if guide_quality else None,
                 "intervals": None if ranges is None else ranges | calibration,
                 "interval_method": interval.METHOD if intervals else None,
-                **about,
                 "sampler": samples.made["sampler"],
                 "evaluations": samples.made["evaluations"],
                 "sample_seed": seed,
@@ -121,9 +113,21 @@ def evaluate(
     return report
 
 
+def how_many(count: int | None, data: Dataset) -> int:
+    """Samples per guidance scale: as asked for, or about as many as there are training images."""
+    classes = len(data.classes)
+    if count is None:
+        return max(2, min(MOST, len(data.x)) // classes) * classes
+    if count < 2 * classes:
+        raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
+    return count
+
+
 def provenance(run: Run, judge: Features, count: int) -> dict[str, Any]:
     """What a number must say of itself to be compared."""
     return {
+        "method": run.method.name,
+        **{key: run.config[key] for key in ("labels", "labelled", "seed")},
         "samples": count,
         "biased": count < ENOUGH,
         "k": NEIGHBOURS,

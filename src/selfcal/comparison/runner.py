@@ -20,7 +20,7 @@ from selfcal.comparison.grid import Cell, Grid, Protocol
 from selfcal.config import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
 from selfcal.errors import SelfcalError
-from selfcal.evaluation import MOST
+from selfcal.evaluation import how_many
 from selfcal.fitting import default_preset, train
 from selfcal.methods import find
 from selfcal.ownership import sole_owner
@@ -62,15 +62,12 @@ def compare(
         raise SelfcalError("nothing to compare: give at least one method, one choice of labels and one seed")
     for y, s in dict.fromkeys((c.labels, c.seed) for c in cells):
         pile, _ = reveal(load_data(data), y, s)  # a wrong choice of labels is told now, not after an hour
-    fewest = 2 * len(pile.classes)
-    if count is not None and count < fewest:
-        raise SelfcalError(f"--count {count}: at least 2 images for each of {len(pile.classes)} classes are needed")
     protocol = Protocol(
         data=str(data) if str(data) in SOURCES else str(Path(data).resolve()),
         data_sha256=pile.sha256,
         preset=preset or default_preset(pile),
         settings=chosen.model_dump(mode="json"),
-        samples=count or max(fewest, min(MOST, len(pile.x)) // len(pile.classes) * len(pile.classes)),
+        samples=how_many(count, pile),
         score_labels=str(labels[0]),
     )
     grid = Grid.open(Path(out), protocol, cells)

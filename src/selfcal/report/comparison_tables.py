@@ -16,6 +16,9 @@ TABLES = {  # title: its metrics
     "Calibration of the guide": ("ece",),
 }
 
+Mark = Callable[[str, bool, bool], str]
+"""(number, is it the best of all, is it the best of the CG family) -> the number as it is printed."""
+
 TERMINAL = ("intra_fid", "fid", "density", "coverage", "accuracy", "ece")
 INTERVAL = (
     "± is half a 95 % interval: Student's t over the seeds where there are several, "
@@ -31,9 +34,7 @@ def guided(summary: Summary) -> list[str]:
     return [m for m in summary.methods if m in GUIDED]
 
 
-def cells(
-    summary: Summary, metric: str, labels: str, mark: Callable[[str, bool, bool], str], intervals: bool = True
-) -> dict[str, str]:
+def cells(summary: Summary, metric: str, labels: str, mark: Mark, intervals: bool = True) -> dict[str, str]:
     """A column: method -> "25.7 ± 3.1", marked if best of all or best of the CG family."""
     digits, most = digits_of(metric), len(summary.seeds)
     first = summary.best(summary.methods, labels, metric, digits)
@@ -50,24 +51,20 @@ def cells(
     return column
 
 
-def rich_mark(text: str, first: bool, family: bool) -> str:
-    text = f"[underline]{text}[/]" if family else text
-    return f"[bold]{text}[/]" if first else text
+def marker(underlined: str, bold: str) -> Mark:
+    """How one format underlines the best of the CG family and prints the best of all in bold."""
+
+    def mark(text: str, first: bool, family: bool) -> str:
+        text = underlined.format(text) if family else text
+        return bold.format(text) if first else text
+
+    return mark
 
 
-def markdown_mark(text: str, first: bool, family: bool) -> str:
-    text = f"<u>{text}</u>" if family else text
-    return f"**{text}**" if first else text
-
-
-def html_mark(text: str, first: bool, family: bool) -> str:
-    text = f"<u>{text}</u>" if family else text
-    return f"<b>{text}</b>" if first else text
-
-
-def latex_mark(text: str, first: bool, family: bool) -> str:
-    text = rf"\underline{{{text}}}" if family else text
-    return rf"\textbf{{{text}}}" if first else text
+rich_mark = marker("[underline]{}[/]", "[bold]{}[/]")
+markdown_mark = marker("<u>{}</u>", "**{}**")
+html_mark = marker("<u>{}</u>", "<b>{}</b>")
+latex_mark = marker(r"\underline{{{}}}", r"\textbf{{{}}}")
 
 
 def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:

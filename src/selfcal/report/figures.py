@@ -119,7 +119,7 @@ def guide_over_sigma(guides: Mapping[str, list[Mapping[str, float]]]) -> str:
 def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Sequence[str]) -> str:
     """The paper's figure: metrics against the number of labels, a line per method, 95 % intervals as bars."""
     figure, axes = panel(len(metrics))
-    for a, (metric, title) in zip(axes, metrics.items(), strict=True):
+    for a, metric in zip(axes, metrics, strict=True):
         for i, method in enumerate(methods):
             found = [(summary.labelled[y], e) for y in summary.labels if (e := summary.estimate(method, y, metric))]
             if not found:
@@ -131,12 +131,7 @@ def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Se
         a.set_xscale("log")
         a.set_xticks(counts, [str(n) for n in counts])
         a.minorticks_off()
-        a.set_xlabel("labelled images")
-        a.set_title(title)
-        if metric in LOWER_IS_BETTER:
-            a.set_yscale("log")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    return svg(figure)
+    return finished(figure, axes, metrics, "labelled images")
 
 
 def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[str, str], methods: Sequence[str]) -> str:
@@ -150,12 +145,18 @@ def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[st
             points = [(s, statistics.fmean(values)) for s, values in known.items() if values]
             if points:
                 a.plot(*zip(*points, strict=True), **line(method))
+    return finished(figure, axes, metrics, "guidance scale λ")
+
+
+def finished(figure: Figure, axes: Sequence[Axes], metrics: Mapping[str, str], below: str) -> str:
+    """Titles, scales and one legend for a row of panels, a metric each."""
     for a, (metric, title) in zip(axes, metrics.items(), strict=True):
-        a.set_xlabel("guidance scale λ")
+        a.set_xlabel(below)
         a.set_title(title)
         if metric in LOWER_IS_BETTER:
             a.set_yscale("log")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    lines = {label: line for a in axes for line, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines, loc="outside lower center", ncols=5, frameon=False)
     return svg(figure)
 
 
