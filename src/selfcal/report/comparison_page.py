@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +16,7 @@ from selfcal.methods import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report import figures
 from selfcal.report.claims import claims, claims_in_markdown
+from selfcal.report.page import render
 from selfcal.report.pictures import data_uri, grid
 from selfcal.report.summary import Summary
 
@@ -36,10 +35,8 @@ def write_comparison(out: Path) -> Path:
         "claims.md": claims_in_markdown(found),
         **{f"{name}.svg": figure for name, figure in drawn.items()},
     }
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
-        (resources.files("selfcal.report") / "comparison.html").read_text("utf-8")
-    )
-    texts["report.html"] = template.render(
+    texts["report.html"] = render(
+        "comparison.html",
         title=Path(comparison.protocol.data).stem,
         summary=summary,
         protocol=protocol,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from selfcal.metrics import check_comparable
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
+from selfcal.report.page import render
 from selfcal.report.pictures import data_uri, grid
 
 TITLES = {"cg": "CG, plain guidance", "cg-sc-all": "CG-SC-all, self-calibrated"}
@@ -24,11 +23,9 @@ def write_page(out: Path) -> Path:
     extra = json.loads((out / "guides.json").read_text("utf-8"))
     with np.load(out / "pictures.npz", allow_pickle=False) as archive:
         pictures = {name: archive[name] for name in archive.files}
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
-        (resources.files("selfcal.report") / "demo.html").read_text("utf-8")
-    )
     best = {r["method"]: r for r in results if r["chosen"]}
-    page = template.render(
+    page = render(
+        "demo.html",
         best=best,
         first=next(iter(best.values())),
         titles=TITLES,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
 from selfcal.report.gradient_fields import draw_fields, draw_paths
+from selfcal.report.page import render
 from selfcal.report.toy_table import COLUMNS, best_cells, markdown, measured, rows, sentences, title, wins
 
 
@@ -23,11 +22,9 @@ def write_page(out: Path) -> Path:
     fields = {r["method"]: read_arrays(out / "seeds" / f"{r['seed']:04d}" / f"{r['method']}.npz") for r in first}
     draw_fields(fields, out / "fields.png")
     draw_paths(fields, {r["method"]: r["paths_right"] for r in first}, out / "paths.png")
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
-        (resources.files("selfcal.report") / "toy.html").read_text("utf-8")
-    )
     table = rows(report)
-    page = template.render(
+    page = render(
+        "toy.html",
         report=report,
         seed=first[0]["seed"],
         seeds=len({r["seed"] for r in report["results"]}),
