@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from selfcal.comparison import Cell, Grid, compare
 from selfcal.comparison.board import Board, in_words
 from selfcal.comparison.grid import apart
+from selfcal.comparison.runner import Runner, work_units
 from selfcal.errors import SelfcalError
 from selfcal.ownership import sole_owner
 from selfcal.report.comparison_page import write_comparison
@@ -161,6 +163,19 @@ def test_the_report_command_names_what_is_missing(tmp_path):
     done = selfcal(f"report {tmp_path}")
     assert done.returncode == 2
     assert "holds no results" in done.stderr
+
+
+def test_time_left_goes_by_the_pace_of_what_is_done_and_counts_what_is_under_way(grid):
+    cell = Cell("cg", "0.02", 0)
+    runner = Runner(grid, 2, Board(grid, show=False))
+    assert runner.seconds_left() is None
+    runner.work_done, runner.seconds_of_work = work_units(cell, runner.settings), 100.0
+    runner.waiting = [cell]
+    runner.busy = {Future(): (runner.free[0], cell, time.monotonic() - 40)}
+    assert runner.seconds_left() == pytest.approx((100 + 60) / 2, abs=1)
+    runner.waiting, runner.busy = [], {}
+    runner.board.finished(cell, runner.seconds_left())
+    assert runner.board.summary() == "4 of 4 cells done", "nothing is left, and no time is named"
 
 
 def test_the_board_counts(grid, capsys):

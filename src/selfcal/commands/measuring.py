@@ -110,10 +110,12 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     json_
         Print everything as JSON.
     """
+    from selfcal.config import NETWORKS
     from selfcal.report.tables import print_results
     from selfcal.run import load
 
-    about = load(run).describe()
+    opened = load(run)
+    about = opened.describe()
     if json_:
         print(json.dumps(about, indent=1, ensure_ascii=False))
         return
@@ -128,7 +130,10 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     for network, wanted in about["steps"].items():
         sha = about["weights_sha256"].get(network, "")
         table.add_row(network, f"step {about['step'].get(network, 0)} of {wanted}   {sha[:16]}")
+    unused = set(NETWORKS) - {stage.role for stage in opened.stages}
     for section, values in about["settings"].items():
+        if section in unused:
+            continue
         table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict)))
     out_console.print(table)
     for problem in about["damaged"].values():

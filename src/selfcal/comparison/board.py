@@ -40,8 +40,8 @@ class Board:
         if self.live:
             self.live.stop()
 
-    def finished(self, cell: Cell) -> None:
-        self.states[cell] = cell.state(self.grid.out)
+    def finished(self, cell: Cell, seconds_left: float | None) -> None:
+        self.states[cell], self.left = cell.state(self.grid.out), seconds_left
         if self.visible and not self.live:
             progress.console.print(
                 f"{cell.name}: {self.states[cell]} · {self.summary()}", highlight=False, soft_wrap=True
@@ -55,7 +55,7 @@ class Board:
     def summary(self) -> str:
         count = list(self.states.values()).count
         failed = f", {count('failed')} failed" if count("failed") else ""
-        left = "" if self.left is None else f", about {in_words(self.left)} left"
+        left = f", about {in_words(self.left)} left" if self.left else ""
         return f"{count('done')} of {len(self.states)} cells done{failed}{left}"
 
     def picture(self, running: list[Cell | int]) -> Group:

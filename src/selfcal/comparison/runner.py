@@ -89,12 +89,14 @@ class Runner:
         self.settings = grid.protocol.resolved
         threads = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // jobs))
         self.free = [Slot(threads) for _ in range(jobs)]
-        self.busy: dict[Future[None], tuple[Slot, Task]] = {}
+        self.jobs = jobs
+        self.busy: dict[Future[None], tuple[Slot, Task, float]] = {}  # with the time it began
+        self.waiting: list[Task] = []
         self.scores: dict[int, str] = {}  # seed: "done", or why it failed
-        self.work_done = 0.0
+        self.work_done, self.seconds_of_work = 0.0, 0.0
 
     def work_off(self, cells: list[Cell]) -> None:
-        waiting: list[Task] = []
+        waiting = self.waiting
         blocks = list(dict.fromkeys((cell.seed, cell.labels) for cell in cells))
         # Block by block, so that a table fills early; in a block the longest first, so that none runs on alone.
         order = {c: (blocks.index((c.seed, c.labels)), -work_units(c, self.settings)) for c in cells}
@@ -104,7 +106,6 @@ class Runner:
             if cell.needs_score(self.settings) and cell.seed not in waiting:
                 waiting.append(cell.seed)
             waiting.append(cell)
-        work = sum(work_units(task, self.settings) for task in waiting)
         try:
             while waiting or self.busy:
                 for task in [t for t in waiting if self.ready(t)][: len(self.free)]:
@@ -112,12 +113,20 @@ class Runner:
                     self.begin(task)
                 for future in wait(self.busy, timeout=1.0, return_when=FIRST_COMPLETED)[0]:
                     self.end(future)
-                elapsed = time.monotonic() - self.began
-                left = elapsed * (work / self.work_done - 1) if self.work_done else None
-                self.board.show([task for _, task in self.busy.values()], left)
+                self.board.show([task for _, task, _ in self.busy.values()], self.seconds_left())
         finally:
-            for slot in [*self.free, *(slot for slot, _ in self.busy.values())]:
+            for slot in [*self.free, *(slot for slot, _, _ in self.busy.values())]:
                 slot.stop()
+
+    def seconds_left(self) -> float | None:
+        """What is waiting or under way, at the pace of what is done; unknown before anything is."""
+        if not self.work_done:
+            return None
+        pace, now = self.seconds_of_work / self.work_done, time.monotonic()
+        left = sum(pace * work_units(task, self.settings) for task in self.waiting)
+        for _, task, began in self.busy.values():
+            left += max(0.0, pace * work_units(task, self.settings) - (now - began))
+        return left / self.jobs
 
     def ready(self, task: Task) -> bool:
         return isinstance(task, int) or not task.needs_score(self.settings) or task.seed in self.scores
@@ -125,17 +134,18 @@ class Runner:
     def begin(self, task: Task) -> None:
         if isinstance(task, Cell) and self.scores.get(task.seed, "done") != "done":
             record_failure(self.grid, task, f"the score model of seed {task.seed} failed: {self.scores[task.seed]}", "")
-            self.board.finished(task)
+            self.board.finished(task, self.seconds_left())
             return
         slot = self.free.pop()
         function = train_score if isinstance(task, int) else fill
-        self.busy[slot.submit(function, self.grid, task)] = (slot, task)
+        self.busy[slot.submit(function, self.grid, task)] = (slot, task, time.monotonic())
 
     def end(self, future: Future[None]) -> None:
-        slot, task = self.busy.pop(future)
+        slot, task, began = self.busy.pop(future)
         self.free.append(slot)
         error = future.exception()
         self.work_done += work_units(task, self.settings)
+        self.seconds_of_work += time.monotonic() - began
         if isinstance(task, int):
             self.scores[task] = "done" if error is None else str(error)
         elif error is not None:  # the process itself died; anything else the cell has recorded
@@ -143,7 +153,7 @@ class Runner:
         self.grid.invocations[-1]["seconds"] = round(time.monotonic() - self.began)
         self.grid.save()
         if isinstance(task, Cell):
-            self.board.finished(task)
+            self.board.finished(task, self.seconds_left())
 
 
 def train_score(grid: Grid, seed: int) -> None:
