@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import selfcal
-from selfcal.data import cifar, idx, load_data
+from selfcal.data import cifar, idx, load_data, plain_pickle
 from selfcal.data.mirror import mirrored_at_random
 from selfcal.errors import SelfcalError
 
@@ -80,7 +80,7 @@ def publish(tmp_path, monkeypatch):
         pack(path, version, files_of(version) if files is None else files)
         believed = replace(version, md5=hashlib.md5(path.read_bytes()).hexdigest())
         monkeypatch.setitem(cifar.RELEASES, name, (believed,))
-        monkeypatch.setitem(cifar.ARCHIVES, path.name, (name, believed))
+        monkeypatch.setitem(cifar.PLACES, path.name, (name, believed))
         return path
 
     return put
@@ -107,6 +107,12 @@ def test_cifar_unpacked_by_the_user(tmp_path, monkeypatch):
     for name, data in files_of(version).items():
         (tmp_path / version.folder / name).write_bytes(data)
     assert len(load_data("cifar10").x) == 20
+    assert len(load_data(tmp_path / version.folder).x) == 20, "the folder itself may be named, too"
+    stray = tmp_path / version.folder / "data_batch_3"
+    stray.rename(tmp_path / "elsewhere")
+    stray.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SelfcalError, match="is a link that leads out"):
+        load_data("cifar10")
 
 
 class Bomb:
@@ -127,11 +133,54 @@ def test_a_pickle_that_would_run_code_does_not(publish, tmp_path):
     assert not mark.exists()
 
 
+class Called:
+    """Unpickles to whatever a function of numpy makes of these arguments, with this state."""
+
+    def __init__(self, function, arguments, *state):
+        self.reduced = (function, arguments, *state)
+
+    def __reduce__(self):
+        return self.reduced
+
+
+RECONSTRUCT = np.zeros(0).__reduce__()[0]
+HIDDEN_OBJECTS = Called(np.dtype, ("i8", False, True), (3, "|", None, None, None, -1, -1, 63))
+"""A dtype whose flags say that its eight bytes are the address of an object."""
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        Called(np.ndarray, ((1,), "O", b"AAAAAAAA")),
+        Called(np.ndarray, ((4, 3072), "u1")),
+        Called(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1,), np.dtype("O"), False, [1])),
+        Called(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1,), np.dtype([("a", "u1")]), False, b"A")),
+        Called(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1,), HIDDEN_OBJECTS, False, b"AAAAAAAA")),
+        Called(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (2**40,), np.dtype("u1"), False, b"A")),
+        Called(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (-1,), np.dtype("u1"), False, b"A")),
+        Called(RECONSTRUCT, (np.ndarray, (0,), b"b")),
+    ],
+)
+def test_an_array_is_made_of_checked_bytes_alone(publish, forged):
+    """numpy's own constructors would take an address, or leave memory as it is, for whoever calls them."""
+    batch = old_pickle({b"data": forged, b"labels": [0] * 4})
+    publish("cifar10", 0, files_of(cifar.RELEASES["cifar10"][0]) | {"data_batch_2": batch})
+    with pytest.raises(SelfcalError, match="data_batch_2"):
+        load_data("cifar10")
+
+
+@pytest.mark.parametrize("array", [np.arange(6, dtype=">i4").reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros(0)])
+def test_plain_arrays_come_back_as_they_were(array):
+    found = plain_pickle.loads(old_pickle({b"a": array}))[b"a"]
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        ({"data_batch_2": b"nonsense"}, "more than arrays"),
-        ({"data_batch_2": old_pickle([1, 2])}, "not a batch of CIFAR"),
+        ({"data_batch_2": b"nonsense"}, "data_batch_2 is damaged"),
+        ({"data_batch_2": old_pickle([1, 2])}, "it is not a dictionary"),
         ({"data_batch_2": old_pickle({b"data": PIXELS[0][:, :100], b"labels": [0] * 4})}, "32×32 colour"),
         ({"data_batch_2": old_pickle({b"data": PIXELS[0], b"labels": [0] * 3})}, "each of its 4 images a label"),
         ({"data_batch_2": old_pickle({b"data": PIXELS[0], b"labels": [0, 1, 2, 3]})}, "do not fit 3 classes"),

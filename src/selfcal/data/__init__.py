@@ -24,7 +24,7 @@ SOURCES: dict[str, Callable[[], Dataset]] = {
 
 
 def load_data(source: str | Path) -> Dataset:
-    """A name, an `.npz` file, an archive of CIFAR, a folder of images or of IDX files."""
+    """A name, an `.npz` file, CIFAR packed or unpacked, a folder of images or of IDX files."""
     name, path = str(source), Path(source)
     if name in SOURCES:
         return SOURCES[name]()
@@ -32,8 +32,8 @@ def load_data(source: str | Path) -> Dataset:
         if not path.is_file():
             raise SelfcalError(f"the data file {path} does not exist")
         return arrays.load(path)
-    if path.name in cifar.ARCHIVES and path.is_file():
-        return cifar.load_archive(path)
+    if cifar.is_release(path):
+        return cifar.load_release(path)
     if name.strip() and path.is_dir():
         return idx.load(path) if idx.is_idx(path) else folder.load(path)
     if not name.strip():

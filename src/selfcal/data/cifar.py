@@ -16,6 +16,7 @@ from torch import Tensor
 
 from selfcal.data import downloads, plain_pickle
 from selfcal.data.dataset import Dataset
+from selfcal.data.limits import check_inside
 from selfcal.errors import SelfcalError
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -84,7 +85,8 @@ RELEASES: dict[str, tuple[Version, Version]] = {
         ),
     ),
 }
-ARCHIVES = {v.archive: (name, v) for name, versions in RELEASES.items() for v in versions}
+PLACES = {place: (name, v) for name, versions in RELEASES.items() for v in versions for place in (v.archive, v.folder)}
+"""Archives and what they unpack to, by their names."""
 
 
 def load(name: str) -> Dataset:
@@ -95,9 +97,13 @@ def load(name: str) -> Dataset:
     return _dataset(name, version, path)
 
 
-def load_archive(path: Path) -> Dataset:
-    """An official archive wherever it lies."""
-    return _dataset(*ARCHIVES[path.name], path)
+def is_release(path: Path) -> bool:
+    return path.name in PLACES and (path.is_file() if path.name.endswith(".tar.gz") else path.is_dir())
+
+
+def load_release(path: Path) -> Dataset:
+    """An official archive, or the folder it unpacks to, wherever it lies."""
+    return _dataset(*PLACES[path.name], path)
 
 
 def _dataset(name: str, version: Version, path: Path) -> Dataset:
@@ -105,10 +111,7 @@ def _dataset(name: str, version: Version, path: Path) -> Dataset:
         downloads.check_md5(path, version.md5)
         files = _unpacked(path)
     else:
-        try:
-            files = {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}
-        except OSError as error:
-            raise SelfcalError(f"{path} cannot be read: {error.strerror}") from None
+        files = _in_folder(path, (*version.train, *version.test, version.names))
 
     def read(file: str) -> bytes:
         if file not in files:
@@ -119,6 +122,16 @@ def _dataset(name: str, version: Version, path: Path) -> Dataset:
     x, y = _examples(read, version.train, version, len(classes), path)
     x_test, y_test = _examples(read, version.test, version, len(classes), path)
     return Dataset(name, x, y, classes, tuple(str(i) for i in range(len(x))), x_test, y_test)
+
+
+def _in_folder(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
+    try:
+        found = [path / name for name in names if (path / name).is_file()]
+        for file in found:
+            check_inside(file, path)
+        return {file.name: file.read_bytes() for file in found}
+    except OSError as error:
+        raise SelfcalError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _unpacked(path: Path) -> dict[str, bytes]:
@@ -172,11 +185,10 @@ def _pickled(read: Read, file: str, version: Version, path: Path) -> tuple[np.nd
 
 def _plain(read: Read, file: str, path: Path) -> dict[Any, Any]:
     try:
-        found = plain_pickle.loads(read(file))
-    except pickle.UnpicklingError as error:
+        return plain_pickle.loads(read(file))
+    except plain_pickle.NotPlain as error:
         raise SelfcalError(
             f"{path}: {file} holds more than arrays and plain containers, which is never loaded ({error})"
         ) from None
-    if not isinstance(found, dict):
-        raise SelfcalError(f"{path}: {file} is not a batch of CIFAR")
-    return found
+    except pickle.UnpicklingError as error:
+        raise SelfcalError(f"{path}: {file} is damaged ({error}); download it again") from None
