@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import selfcal
@@ -23,6 +24,7 @@ from selfcal.adopting import open_source
 from selfcal.data import load_data
 from selfcal.errors import SelfcalError
 from selfcal.interop import diffusers as ours
+from selfcal.interop import schedulers
 from selfcal.interop.export import portable_source
 from selfcal.methods import METHODS
 from selfcal.metrics import features, generation_accuracy
@@ -110,7 +112,7 @@ def test_levels_between_two_numbers_are_fractions():
 
 
 @pytest.mark.parametrize("prediction", ["epsilon", "v_prediction", "sample"])
-@pytest.mark.parametrize("schedule", ["linear", "scaled_linear", "squaredcos_cap_v2"])
+@pytest.mark.parametrize("schedule", ["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"])
 def test_ddpm_pipelines_denoise_as_diffusers_does(tmp_path, prediction, schedule):
     scheduler = diffusers.DDPMScheduler(prediction_type=prediction, beta_schedule=schedule)
     pipeline = ours.load(save(tmp_path, scheduler))  # compares with diffusers' own denoising, or refuses
@@ -124,6 +126,10 @@ def test_ddpm_pipelines_denoise_as_diffusers_does(tmp_path, prediction, schedule
         diffusers.DDIMScheduler(),
         diffusers.DPMSolverMultistepScheduler(prediction_type="v_prediction"),
         diffusers.EulerDiscreteScheduler(beta_schedule="scaled_linear"),
+        diffusers.EulerAncestralDiscreteScheduler(prediction_type="v_prediction"),
+        diffusers.EulerDiscreteScheduler(use_karras_sigmas=True),
+        diffusers.LMSDiscreteScheduler(),
+        diffusers.HeunDiscreteScheduler(),
         diffusers.DDPMScheduler(rescale_betas_zero_snr=True, prediction_type="v_prediction"),
         diffusers.EDMEulerScheduler(),
         diffusers.EDMEulerScheduler(prediction_type="v_prediction", sigma_data=0.7),
@@ -132,6 +138,12 @@ def test_ddpm_pipelines_denoise_as_diffusers_does(tmp_path, prediction, schedule
 )
 def test_other_schedulers(tmp_path, scheduler):
     assert ours.load(save(tmp_path, scheduler)).sigma_min > 0
+
+
+def test_keywords_of_other_versions_are_passed_over(tmp_path):
+    path = save(tmp_path, diffusers.DDPMScheduler())
+    rewrite(path / "unet" / "config.json", a_keyword_to_come=1)
+    assert "a_keyword_to_come" not in ours.load(path).adopted["unet"]
 
 
 def test_variance_exploding_pipelines(tmp_path):
@@ -147,7 +159,7 @@ def test_variance_exploding_pipelines(tmp_path):
 def test_a_misread_model_is_noticed_before_training(tmp_path, monkeypatch):
     path = save(tmp_path, diffusers.DDPMScheduler())
     monkeypatch.setattr(
-        ours, "form_recipe", lambda adopted: ("sample", {"sigmas": tuple(ours.ladder(adopted["scheduler"]))})
+        ours, "form_recipe", lambda adopted: ("sample", {"sigmas": tuple(schedulers.ladder(adopted["scheduler"]))})
     )
     with pytest.raises(SelfcalError, match="its own denoising and selfcal's differ"):
         ours.load(path)
@@ -155,6 +167,17 @@ def test_a_misread_model_is_noticed_before_training(tmp_path, monkeypatch):
 
 def rewrite(file, **changes):
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def reschedule(path, **changes):
+    rewrite(path / "scheduler" / "scheduler_config.json", **changes)
+
+
+def change_weights(path, change):
+    file = path / "unet" / "diffusion_pytorch_model.safetensors"
+    weights = load_file(file)
+    change(weights)
+    save_file(weights, file)
 
 
 @pytest.mark.parametrize(
@@ -180,13 +203,38 @@ def rewrite(file, **changes):
         (lambda p: rewrite(p / "scheduler" / "scheduler_config.json", prediction_type="flow"), "predicts 'flow'"),
         (
             lambda p: (p / "unet" / "diffusion_pytorch_model.safetensors").write_bytes(b"half"),
-            "cannot be read as safetensors",
+            "asks for .* weights, but its safetensors files hold 4 bytes",
+        ),
+        (
+            lambda p: (p / "unet" / "diffusion_pytorch_model.safetensors").write_bytes(b"half" * 10**5),
+            "cannot be loaded",
         ),
         (
             lambda p: (p / "unet" / "diffusion_pytorch_model.safetensors").rename(
                 p / "unet" / "diffusion_pytorch_model.bin"
             ),
-            "cannot be read as safetensors",
+            "has no safetensors file",
+        ),
+        (lambda p: change_weights(p, lambda w: w.pop("conv_in.bias")), "incomplete: conv_in.bias is missing"),
+        (lambda p: change_weights(p, lambda w: w["conv_in.bias"].fill_(math.nan)), "holds NaN"),
+        (lambda p: change_weights(p, lambda w: w.update({"conv_in.bias": torch.zeros(9)})), "cannot be loaded"),
+        (lambda p: rewrite(p / "model_index.json", transformer=["t", "T"]), "meaning selfcal does not know"),
+        (lambda p: rewrite(p / "unet" / "config.json", block_out_channels=[40_000, 40_000]), "asks for .* weights"),
+        (lambda p: rewrite(p / "unet" / "config.json", block_out_channels="8"), "does not describe a model"),
+        (lambda p: rewrite(p / "unet" / "config.json", sample_size=100_000), "does not describe a model"),
+        (lambda p: rewrite(p / "unet" / "config.json", sample_size="8"), "does not describe a model"),
+        (lambda p: rewrite(p / "unet" / "config.json", norm_num_groups=7), "does not describe a model"),
+        (lambda p: reschedule(p, num_train_timesteps=10**10), "num_train_timesteps = 10000000000"),
+        (lambda p: reschedule(p, num_train_timesteps=1), "num_train_timesteps = 1"),
+        (lambda p: reschedule(p, beta_start="small"), "does not describe a model"),
+        (lambda p: reschedule(p, beta_schedule="zigzag"), "does not describe a model"),
+        (lambda p: reschedule(p, _class_name=["a", "b"]), "cannot be adopted"),
+        (lambda p: reschedule(p, _class_name="EDMEulerScheduler"), "'sigma_m.*is missing"),
+        (
+            lambda p: reschedule(
+                p, _class_name="EulerDiscreteScheduler", timestep_type="continuous", prediction_type="v_prediction"
+            ),
+            "its EulerDiscreteScheduler is not understood",
         ),
     ],
 )
