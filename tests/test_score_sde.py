@@ -88,7 +88,7 @@ def test_malicious_files_run_no_code(tmp_path, entry):
         file.write_bytes(pickle.dumps(Bomb(mark)))
     else:
         torch.save(Bomb(mark) if entry == "whole" else original() | {entry: Bomb(mark)}, file)
-    with pytest.raises(SelfcalError, match="cannot be read as a checkpoint of plain tensors"):
+    with pytest.raises(SelfcalError, match="is not a checkpoint of plain tensors"):
         score_sde.load(file)
     assert not mark.exists()
     pickle.loads(pickle.dumps(Bomb(mark))).close()
@@ -101,7 +101,7 @@ def test_truncated_unrelated_and_missing_files(tmp_path):
     for size in (0, 1, 100, 5000, whole.stat().st_size - 100):
         cut = tmp_path / f"cut-{size}.pth"
         cut.write_bytes(whole.read_bytes()[:size])
-        with pytest.raises(SelfcalError, match="cannot be read"):
+        with pytest.raises(SelfcalError, match="is damaged"):
             score_sde.load(cut)
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(TINY.read_bytes()[:1000])
@@ -142,4 +142,30 @@ def test_averages_that_do_not_fit_are_refused(tmp_path):
     saved["ema"]["shadow_params"].pop()
     torch.save(saved, tmp_path / "c.pth")
     with pytest.raises(SelfcalError, match="do not fit its model"):
+        score_sde.load(tmp_path / "c.pth")
+
+
+FIRST = "module.all_modules.3.weight"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda c: c["model"].update({FIRST: torch.zeros(1, 1, 1, 1).expand(10**5, 10**5, 3, 3)}), "more numbers"),
+        (lambda c: c["model"].update({FIRST: c["model"][FIRST].to(torch.complex64)}), "not real ones"),
+        (lambda c: c["model"].update({FIRST: c["model"][FIRST].to("meta")}), "holds no numbers"),
+        (lambda c: c["model"].update({FIRST: torch.zeros(0, 1, 3, 3)}), r"is not the NCSN\+\+|do not fit"),
+        (lambda c: c["model"].update(sigmas=torch.tensor([0.01, torch.nan])), "no range of σ"),
+        (lambda c: c["model"].update(sigmas=torch.zeros(0)), "no range of σ"),
+        (lambda c: c["model"].update(sigmas=torch.tensor([-1.0, 50.0])), "no range of σ"),
+        (lambda c: c["ema"].update(shadow_params=7), "do not fit"),
+        (lambda c: c["ema"].update(shadow_params=torch.zeros(3)), "do not fit"),
+        (lambda c: c["ema"]["shadow_params"].__setitem__(0, None), "holds no numbers"),
+    ],
+)
+def test_what_a_checkpoint_claims_is_checked_before_memory_is_spent(tmp_path, spoil, message):
+    saved = original()
+    spoil(saved)
+    torch.save(saved, tmp_path / "c.pth")
+    with pytest.raises(SelfcalError, match=message):
         score_sde.load(tmp_path / "c.pth")

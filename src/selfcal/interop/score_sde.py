@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -48,22 +49,22 @@ def read(path: str | Path) -> Checkpoint:
     """The whole checkpoint. No code in the file is ever run: only tensors and plain containers are admitted."""
     path = Path(path)
     weights = _read_weights(path)
-    levels = weights.pop("sigmas", torch.tensor([0.01, 50.0]))
+    low, high = _noise_range(weights.pop("sigmas", torch.tensor([0.01, 50.0])), path)
     try:
         channels, architecture = infer(weights)
         network = without_memory(lambda: NCSNpp(channels, dropout=0.0, **architecture))
         assert isinstance(network, NCSNpp)
         network.load_state_dict(translated(weights, network), assign=True)
-    except (KeyError, IndexError, ValueError, RuntimeError) as error:
+    except Exception as error:  # names and shapes of somebody else's making can fail anywhere
         raise SelfcalError(
             f"{path} is not the NCSN++ with Fourier features, BigGAN blocks and a residual input pyramid that selfcal "
-            f"can adopt ({' '.join(str(error).split())[:200]})"
+            f"can adopt ({shorten(str(error), 160, placeholder=' …')})"
         ) from None
     for name, tensor in network.state_dict().items():
         if not tensor.isfinite().all():
             raise SelfcalError(f"{path} holds NaN or infinite weights, for instance in {name}")
     model = ScoreModel(network, VE()).eval().requires_grad_(False)
-    return Checkpoint(model, channels, architecture, 2 * float(levels.min()), 2 * float(levels.max()))
+    return Checkpoint(model, channels, architecture, 2 * low, 2 * high)
 
 
 def infer(weights: Weights) -> tuple[int, dict[str, Any]]:
@@ -160,7 +161,9 @@ def _kind(part: Weights) -> str:
 def _read_weights(path: Path) -> Weights:
     """The `all_modules.…` tensors (and `sigmas`), averaged ones where the file has them."""
     if not path.is_file():
-        raise SelfcalError(f"the checkpoint {path} does not exist")
+        raise SelfcalError(
+            f"{path} does not exist; give a diffusers pipeline's folder or a score_sde checkpoint on this machine"
+        )
     found: Mapping[str, Any]
     if path.suffix.lower() == ".safetensors":
         try:
@@ -173,10 +176,9 @@ def _read_weights(path: Path) -> Weights:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd pickles; what matters is whether it loads
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged or hostile file can fail anywhere in the reader
+    except Exception:  # a damaged or hostile file can fail anywhere in the reader
         raise SelfcalError(
-            f"{path} cannot be read as a checkpoint of plain tensors, and nothing else is ever loaded "
-            f"({type(error).__name__})"
+            f"{path} is damaged, or is not a checkpoint of plain tensors, and nothing else is ever loaded"
         ) from None
     if not isinstance(found, Mapping) or not isinstance(found.get("model"), Mapping):
         raise SelfcalError(f"{path} has no entry 'model', as checkpoints of score_sde_pytorch have")
@@ -188,19 +190,39 @@ def _relevant(weights: Mapping[Any, Any], path: Path) -> Weights:
     for name, tensor in weights.items():
         short = str(name).removeprefix("model.").removeprefix("module.")  # `module.`: trained on several GPUs
         if isinstance(tensor, Tensor) and (short == "sigmas" or short.startswith("all_modules.")):
-            chosen[short] = tensor
+            chosen[short] = _held(tensor, short, path)
     if not any(name.startswith("all_modules.") for name in chosen):
         raise SelfcalError(f"{path} holds no weights called all_modules.…, as models of score_sde_pytorch do")
     return chosen
 
 
+def _held(tensor: Any, name: str, path: Path) -> Tensor:
+    """Real numbers that are all in the file: a view of one number can claim to be any size."""
+    if not isinstance(tensor, Tensor) or tensor.is_meta or tensor.layout != torch.strided:
+        raise SelfcalError(f"{path} holds no numbers for {name}")
+    if not tensor.is_floating_point():
+        raise SelfcalError(f"{path} holds {str(tensor.dtype).removeprefix('torch.')} numbers in {name}, not real ones")
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise SelfcalError(f"{path} claims more numbers for {name} than it holds")
+    return tensor
+
+
+def _noise_range(levels: Tensor, path: Path) -> tuple[float, float]:
+    low, high = (float(levels.min()), float(levels.max())) if levels.numel() else (math.nan, math.nan)
+    if not 0 < low < high < math.inf:
+        raise SelfcalError(f"{path}: its noise levels go from {low:g} to {high:g}, which is no range of σ")
+    return low, high
+
+
 def _with_averages(weights: Weights, ema: Any, path: Path) -> Weights:
     """Their average is a bare list, in the order of the trainable parameters."""
-    if not isinstance(ema, Mapping) or not ema.get("shadow_params"):
+    if not isinstance(ema, Mapping) or "shadow_params" not in ema:
         return weights
     trainable = [n for n in weights if n not in ("sigmas", "all_modules.0.W")]
     averages = ema["shadow_params"]
-    shapes = [getattr(a, "shape", None) for a in averages]
-    if shapes != [weights[n].shape for n in trainable]:
+    if not isinstance(averages, list | tuple) or len(averages) != len(trainable):
         raise SelfcalError(f"the averaged weights of {path} do not fit its model")
-    return weights | dict(zip(trainable, averages, strict=True))
+    found = {name: _held(average, name, path) for name, average in zip(trainable, averages, strict=True)}
+    if any(found[name].shape != weights[name].shape for name in found):
+        raise SelfcalError(f"the averaged weights of {path} do not fit its model")
+    return weights | found
