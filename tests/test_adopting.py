@@ -298,6 +298,28 @@ def test_every_classifier_guidance_method_adopts(trained, tmp_path, method):
     assert run.sample(count=2, steps=2).x.isfinite().all()
 
 
+def test_adopt_and_show_say_what_was_adopted(trained, tmp_path, capsys):
+    out = tmp_path / "r"
+    small = ["--set", "classifier.width=8", "--labels", "4/class", "--steps", "2", "--out", str(out)]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["adopt", str(trained), "--data", "digits", *small])
+    assert not stop.value.code
+    told = " ".join(capsys.readouterr().err.split())
+    assert "UNet2DModel that predicts epsilon, DDPMScheduler, agrees with diffusers' own denoising to" in told
+    assert "σ from 0.02 to 10" in told
+    with pytest.raises(SystemExit):
+        cli.main(["show", str(out)])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "adopted: UNet2DModel that predicts epsilon" in printed
+    assert "multipliers" not in printed.split("adopted:")[1].split("classifier")[0]
+
+
+def test_an_adopted_model_is_taken_as_it_is(trained, tmp_path):
+    with pytest.raises(SelfcalError, match=r"score\.width cannot be set"):
+        selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "r", settings=["score.width=8"])
+    assert not (tmp_path / "r").exists()
+
+
 PLAIN = """
 import sys
 sys.modules["selfcal"] = None
@@ -309,10 +331,21 @@ made = [pipe(class_labels=labels, guidance_scale=2.0, generator=torch.Generator(
              output_type=kind).images for kind in ("pt", "pil")]
 assert made[1][0].size == (8, 8)
 torch.save(made[0], sys.argv[3])
-try:
-    pipe(class_labels="nine")
-except ValueError as error:
-    assert "this model has" in str(error)
+again = pipe(class_labels=torch.tensor([3] * 4 + [5] * 4), guidance_scale=2.0, output_type="pt",
+             generator=torch.Generator().manual_seed(int(sys.argv[2]))).images
+assert torch.equal(again, made[0])
+one = {"class_labels": 3}
+for wrong in ({"class_labels": "nine"}, {"class_labels": []}, one | {"num_inference_steps": 0},
+              one | {"guidance_scale": float("nan")}, one | {"output_type": "jpeg"},
+              one | {"generator": [torch.Generator()]}):
+    try:
+        pipe(**wrong)
+    except ValueError as error:
+        print(error)
+    else:
+        raise SystemExit(f"{wrong} is accepted")
+pipe.to(torch.float64)
+assert pipe(class_labels=3, num_inference_steps=2).images[0].size == (8, 8)
 """
 
 
@@ -335,6 +368,7 @@ def test_the_export_samples_alike_without_selfcal(adopted, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "Expected types" not in done.stderr
+    assert "unknown class 'nine'; this model has 0, 1" in done.stdout
     mine = adopted.sample(classes=[3, 5], count=8, scale=2.0).x
     torch.testing.assert_close(torch.load(tmp_path / "x.pt"), (mine + 1) / 2, rtol=0, atol=1e-4)
     with pytest.raises(SystemExit) as stop:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfcal import checkpoint, methods
+from selfcal import checkpoint, methods, processes
 from selfcal import run as runs
 from selfcal.config import Settings, pairs, resolve
 from selfcal.data import Dataset, load_data, reveal
@@ -20,16 +20,18 @@ from selfcal.errors import SelfcalError
 from selfcal.fitting import default_preset, describe, train
 from selfcal.interop import diffusers, score_sde
 from selfcal.nets import ScoreModel
+from selfcal.progress import say
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """A score model in our units, the settings that make its network again, and the σ it knows."""
+    """A score model in our units, the settings that make its network again, the σ it knows, and what it is."""
 
     model: ScoreModel
     settings: dict[str, Any]
     sigma_min: float
     sigma_max: float
+    words: str
 
 
 def adopt(
@@ -52,11 +54,18 @@ def adopt(
     row = methods.find(method)
     pile, seen = reveal(load_data(data), labels, seed)
     adopted = open_source(Path(source), pile)
-    changes = dict(pairs(settings)) | adopted.settings
+    asked = dict(pairs(settings))
+    fixed = [key for key in asked if key.startswith("score.")]
+    if fixed:
+        raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {source} as it is")
+    changes = asked | adopted.settings
     chosen = resolve(preset or default_preset(pile), changes, steps)
     check_method(row, chosen)
     changes |= common_noise(chosen, adopted, source)
     chosen = resolve(preset or default_preset(pile), changes, steps)
+    if show_progress and processes.accelerator().is_main_process:
+        noise = chosen.noise
+        say(f"adopted {source}: {adopted.words}; σ from {noise.sigma_min:.3g} to {noise.sigma_max:.3g}")
     with tempfile.TemporaryDirectory(prefix="selfcal-") as folder:
         donor = Path(folder)
         checkpoint.write_json(donor / "config.json", describe(data, pile, seen, method, labels, seed, chosen, None))
@@ -86,14 +95,20 @@ def open_source(source: Path, data: Dataset) -> Adopted:
         if pipeline.shape != data.shape:
             raise SelfcalError(f"{source} makes images shaped {pipeline.shape}, {data.name} has {data.shape}")
         found: dict[str, Any] = {"network": "adopted", "form": "adopted", "adopted": pipeline.adopted}
-        return Adopted(pipeline.model, _of_score(found), pipeline.sigma_min, pipeline.sigma_max)
+        return Adopted(pipeline.model, _of_score(found), pipeline.sigma_min, pipeline.sigma_max, pipeline.words)
     saved = score_sde.read(source)
     if saved.channels != data.shape[0]:
         raise SelfcalError(f"{source} makes images of {saved.channels} channels, {data.name} has {data.shape[0]}")
+    halvings = len(saved.architecture["multipliers"]) - 1
+    if any(side % 2**halvings for side in data.shape[1:]):
+        raise SelfcalError(
+            f"{source} halves images {halvings} times, which those of {data.name} {data.shape} do not bear"
+        )
     levels = saved.architecture.pop("attention")
     resolutions = [data.shape[1] // 2**level for level in levels]
     found = {"network": "ncsnpp", "form": "ve", "attention": resolutions, "dropout": 0.0} | saved.architecture
-    return Adopted(saved.model, _of_score(found), saved.sigma_min, saved.sigma_max)
+    words = f"NCSN++ of score_sde, {sum(p.numel() for p in saved.model.parameters()):,} parameters"
+    return Adopted(saved.model, _of_score(found), saved.sigma_min, saved.sigma_max, words)
 
 
 def _of_score(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -134,7 +134,7 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     for section, values in about["settings"].items():
         if section in unused:
             continue
-        table.add_row(section, "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict)))
+        table.add_row(section, settings_in_words(values))
     out_console.print(table)
     for problem in about["damaged"].values():
         out_console.print(problem, highlight=False, soft_wrap=True)
@@ -147,6 +147,15 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
             raise SelfcalError(
                 f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
             ) from None
+
+
+def settings_in_words(values: dict[str, Any]) -> str:
+    """key=value for each; of an adopted network, what it is."""
+    if values.get("network") == "adopted":
+        from selfcal.interop.diffusers import in_words
+
+        return f"adopted: {in_words(values['adopted'])}"
+    return "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict))
 
 
 def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:

@@ -17,16 +17,17 @@ def places() -> list[Path]:
     return [*([Path(named)] if named else []), Path("data"), cache]
 
 
-def find(name: str, wanted: Iterable[str], page: str) -> Path:
-    """The first of the wanted files or folders that is in one of the places."""
+def find(name: str, wanted: Iterable[str], page: str, files: str = "") -> Path:
+    """The first of the wanted files or folders that is in one of the places; files: what a wanted folder holds."""
     names = list(wanted)
     for place in places():
         for file in names:
             if (place / file).exists():
                 return place / file
+    into = " or ".join(str(place / names[0] if files else place) for place in places())
     raise SelfcalError(
-        f"{name} is not on this machine: download {names[0]} from {page} into "
-        f"{' or '.join(str(p) for p in places())}, or set SELFCAL_DATA to the folder that has it"
+        f"{name} is not on this machine: download {files or names[0]} from {page} into {into}, "
+        f"or set SELFCAL_DATA to the folder that has {names[0]}"
     )
 
 

@@ -51,7 +51,7 @@ def load(root: Path, name: str | None = None, classes: tuple[str, ...] = ()) -> 
 
 
 def _folder(name: str, page: str) -> Path:
-    return downloads.find(f"{name} (a folder with {TRAIN[0]}.gz and the other three files)", [name], page)
+    return downloads.find(name, [name], page, ", ".join(f"{file}.gz" for file in (*TRAIN, *TEST)))
 
 
 def _file(root: Path, name: str) -> Path | None:

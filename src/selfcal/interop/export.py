@@ -42,6 +42,8 @@ from diffusers import DiffusionPipeline
 pipe = DiffusionPipeline.from_pretrained("{folder}", trust_remote_code=True)  # runs {file}.py in this folder
 pipe(class_labels=[{example!r}], guidance_scale={scale}).images[0]
 ```
+
+To keep it elsewhere copy the whole folder: `save_pretrained` leaves the code behind.
 """
 
 

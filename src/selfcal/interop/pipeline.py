@@ -15,6 +15,8 @@ from selfcal.nets.recipes import make_classifier, make_score_model
 from selfcal.noise import Noise
 from selfcal.samplers import SAMPLERS
 
+OUTPUTS = ("pil", "np", "pt")
+
 
 class SelfcalScore(ModelMixin, ConfigMixin):
     """A score model made from its recipe."""
@@ -25,7 +27,9 @@ class SelfcalScore(ModelMixin, ConfigMixin):
         self.model = make_score_model((network, keywords), (form, form_keywords))
 
     def forward(self, x: Tensor, sigma: Tensor, *y: Tensor) -> Tensor:
-        return self.model(x, sigma, *y)
+        """In the precision of the weights, whatever the sampler's."""
+        out: Tensor = self.model(x.to(self.dtype), sigma.to(self.dtype), *y)
+        return out.to(x.dtype)
 
 
 class SelfcalClassifier(ModelMixin, ConfigMixin):
@@ -37,7 +41,8 @@ class SelfcalClassifier(ModelMixin, ConfigMixin):
         self.model = make_classifier((network, keywords), sigma_data)
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        return self.model(x, sigma)
+        out: Tensor = self.model(x.to(self.dtype), sigma.to(self.dtype))
+        return out.to(x.dtype)
 
 
 class SelfcalPipeline(DiffusionPipeline):
@@ -75,7 +80,7 @@ class SelfcalPipeline(DiffusionPipeline):
     @torch.no_grad()
     def __call__(
         self,
-        class_labels: Sequence[int | str] | int | str,
+        class_labels: Sequence[int | str] | Tensor | int | str,
         guidance_scale: float | None = None,
         num_inference_steps: int | None = None,
         sampler: str | None = None,
@@ -84,11 +89,15 @@ class SelfcalPipeline(DiffusionPipeline):
         return_dict: bool = True,
     ) -> Any:
         """One image for each label, a class's number or name. generator: on the CPU, makes the noise repeatable."""
+        if isinstance(class_labels, Tensor):
+            class_labels = class_labels.tolist()
         labels = [class_labels] if isinstance(class_labels, int | str) else list(class_labels)
+        check_call(labels, guidance_scale, num_inference_steps, generator, output_type)
         y = torch.tensor([self.class_number(label) for label in labels], device=self.device)
         settings = self.config
         row = SAMPLERS[sampler or settings.sampler]
-        steps = num_inference_steps or (settings.steps if sampler in (None, settings.sampler) else row.steps)
+        usual = settings.steps if sampler in (None, settings.sampler) else row.steps
+        steps = usual if num_inference_steps is None else num_inference_steps
         sigmas = row.levels(Noise(settings.sigma_min, settings.sigma_max), steps)
         networks = {"score": self.score, "classifier": self.classifier, "conditional": self.conditional}
         scale = settings.scale if guidance_scale is None else guidance_scale
@@ -111,3 +120,17 @@ class SelfcalPipeline(DiffusionPipeline):
         if str(label) in names:
             return int(label)
         raise ValueError(f"unknown class {label!r}; this model has {', '.join(names.values())}")
+
+
+def check_call(labels: list, scale: float | None, steps: int | None, generator: Any, output_type: str) -> None:
+    """Before any work, in the caller's words."""
+    if not labels:
+        raise ValueError("class_labels is empty; one image is made for each label")
+    if scale is not None and not 0 <= scale < float("inf"):
+        raise ValueError(f"guidance_scale = {scale}: a number of at least 0 is needed")
+    if steps is not None and steps < 1:
+        raise ValueError(f"num_inference_steps = {steps}: at least 1 is needed")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise ValueError("generator: one torch.Generator for all images is needed")
+    if output_type not in OUTPUTS:
+        raise ValueError(f"output_type = {output_type!r}; known: {', '.join(OUTPUTS)}")

@@ -9,21 +9,18 @@ from selfcal.planning import Plan
 
 
 def print_plan(console: Console, plan: Plan) -> None:
-    table = Table("training", "network", box=None, padding=(0, 1))
-    for head in ("parameters", "steps", "batch", "FLOP/step", "memory", "s/step", "in all"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for s in plan.stages:
-        table.add_row(
-            s.name,
-            s.network,
-            f"{s.parameters:,}",
-            f"{s.steps:,}",
-            str(s.batch),
-            scaled(s.flops),
-            f"{scaled(s.memory)}B",
-            f"{s.seconds:.3g}",
-            duration(s.hours),
-        )
+    """A column per network, so that a narrow terminal holds it."""
+    table = Table("", *(s.name for s in plan.stages), box=None, padding=(0, 2))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    table.add_row("network", *(s.network for s in plan.stages))
+    table.add_row("parameters", *(f"{s.parameters:,}" for s in plan.stages))
+    table.add_row("steps", *(f"{s.steps:,}" for s in plan.stages))
+    table.add_row("batch", *(str(s.batch) for s in plan.stages))
+    table.add_row("FLOP per step", *(scaled(s.flops) for s in plan.stages))
+    table.add_row("memory", *(f"{scaled(s.memory)}B" for s in plan.stages))
+    table.add_row("seconds per step", *(f"{s.seconds:.3g}" for s in plan.stages))
+    table.add_row("in all", *(duration(s.hours) for s in plan.stages))
     console.print(table, highlight=False)
     seen = sum(s.steps * s.batch for s in plan.stages)
     timed = ", ".join(f"{s.name} {s.timed_batch}" for s in plan.stages)

@@ -27,10 +27,12 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str) -
     """A row per result, if all were measured alike; what they mean below. * marks the chosen λ."""
     check_comparable(results)
     strength = "λ" if find(results[0]["method"]).guide == "classifier" else "w"  # of classifier-free guidance
-    table = Table("\nmethod", f"\n{strength}", title=escape(title), box=None, padding=(0, 1))
+    table = Table(title=escape(title), box=None, padding=(0, 1))
     distance = results[0].get("distance", "FID")
-    for head in COLUMNS.values():
-        table.add_column(head.replace("FID", distance), justify="right", no_wrap=True)
+    for head in ("\nmethod", f"\n{strength}"):
+        table.add_column(head, no_wrap=True)
+    for head in COLUMNS.values():  # a longer name than FID is explained below: a terminal is narrow
+        table.add_column(head if distance == "FID" else head.replace("FID", "FD"), justify="right", no_wrap=True)
     for r in results:
         cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in COLUMNS]
         cells[0] += reach(r)
@@ -41,6 +43,7 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str) -
     console.print(
         f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
         f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}"
+        + ("" if distance == "FID" else f", FD: {distance}")
         + (", ±: 95 % interval" if r["intervals"] else "")
         + (
             ""
