@@ -16,8 +16,8 @@ import pytest
 
 from selfcal.comparison import Cell, Grid, compare
 from selfcal.comparison.board import Board, in_words
-from selfcal.comparison.grid import apart
-from selfcal.comparison.runner import Runner, work_units
+from selfcal.comparison.grid import apart, canonical
+from selfcal.comparison.runner import Runner
 from selfcal.errors import SelfcalError
 from selfcal.ownership import sole_owner
 from selfcal.report.comparison_page import write_comparison
@@ -83,14 +83,22 @@ def test_bad_input_is_told_before_anything_is_written(tmp_path):
         compare("digits", ["cg", "gg"], ["0.02"], 1, out)
     with pytest.raises(SelfcalError, match="--count 10: at least 2 images"):
         compare("digits", ["cg"], ["0.02"], 1, out, count=10)
+    for wrong in ({"seeds": 0}, {"jobs": 0}, {"jobs": -1}):
+        with pytest.raises(SelfcalError, match=f"--{next(iter(wrong))} .*: at least 1 is needed"):
+            compare("digits", ["cg"], ["0.02"], **({"seeds": 1} | wrong), out=out)
     with pytest.raises(SelfcalError, match="nothing to compare"):
-        compare("digits", ["cg"], ["0.02"], 0, out)
+        compare("digits", [], ["0.02"], 1, out)
     with pytest.raises(SelfcalError, match=r"0\.0001"):
         compare("digits", ["cg"], ["0.02", "0.0001"], 1, out)
     assert not out.exists()
     (tmp_path / "file.txt").write_text("mine")
     with pytest.raises(SelfcalError, match="not a comparison"):
         compare("digits", ["cg"], ["0.02"], 1, tmp_path)
+
+
+def test_one_choice_of_labels_has_one_name():
+    assert [canonical(y) for y in (".02", "0.020", 0.02, "1", "1.0")] == ["0.02", "0.02", "0.02", "1.0", "1.0"]
+    assert [canonical(y) for y in ("4/class", "a/labels.csv")] == ["4/class", "a/labels.csv"]
 
 
 def test_two_label_files_of_one_name_are_refused():
@@ -169,7 +177,7 @@ def test_time_left_goes_by_the_pace_of_what_is_done_and_counts_what_is_under_way
     cell = Cell("cg", "0.02", 0)
     runner = Runner(grid, 2, Board(grid, show=False))
     assert runner.seconds_left() is None
-    runner.work_done, runner.seconds_of_work = work_units(cell, runner.settings), 100.0
+    runner.work_done, runner.seconds_of_work = runner.units(cell), 100.0
     runner.waiting = [cell]
     runner.busy = {Future(): (runner.free[0], cell, time.monotonic() - 40)}
     assert runner.seconds_left() == pytest.approx((100 + 60) / 2, abs=1)

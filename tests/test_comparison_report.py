@@ -15,7 +15,7 @@ from selfcal.errors import SelfcalError
 from selfcal.methods import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report.claims import claims
-from selfcal.report.summary import STUDENT, Estimate, Summary
+from selfcal.report.summary import STUDENT, Estimate, Summary, student
 
 COMMON = {
     "samples": 1800,
@@ -53,6 +53,7 @@ def test_the_interval_is_students():
     values = (3.0, 5.0, 10.0)
     low, high = stats.t.interval(0.95, 2, loc=statistics.fmean(values), scale=stats.sem(values))
     assert Estimate(values).reach == pytest.approx((high - low) / 2, rel=2e-3)
+    assert all(abs(student(n) - stats.t.ppf(0.975, n)) < 0.02 for n in range(1, 60))
     assert all(abs(t - stats.t.ppf(0.975, n)) < 0.006 for n, t in enumerate(STUDENT, 1))
     assert Estimate((4.0,), alone=(3.0, 6.0)).reach == 1.5
     assert Estimate((4.0,)).reach is None
@@ -63,6 +64,7 @@ def test_best_is_computed_and_ties_as_printed_share_it():
         [
             outcome("cg", "0.02", 0, intra_fid=20.04),
             outcome("cg-sc-all", "0.02", 0, intra_fid=20.0),
+            outcome("cg-jr", "0.02", 0, intra_fid=30.0),
             outcome("cond", "0.02", 0, intra_fid=10.0),
         ]
     )
@@ -74,6 +76,7 @@ def test_best_is_computed_and_ties_as_printed_share_it():
     assert r"cond & \textbf{10.0}" in latex
     assert r"cg-sc-all & \underline{20.0}" in latex
     assert r"2 \%: 2 labels" in latex
+    assert "**" not in row_of(text, "cond").replace("**10.0**", ""), "where all have the same, nobody is best"
 
 
 def test_marks_turn_with_the_numbers():
@@ -102,17 +105,31 @@ def test_fewer_seeds_divergence_and_failure_are_said():
         ]
     )
     few, full = tables.all_in_markdown(summary, []).split("### 100")
-    assert "1.5</u>** (1 seed)" in row_of(few, "cg-jem")
+    assert "| 1.5 (1 seed) |" in row_of(few, "cg-jem"), "fewer seeds: no mark, and no interval of another kind"
     assert "| diverged |" in row_of(full, "cg-jem")
     assert "| failed |" in row_of(few, "cond")
     assert "| not run |" in row_of(full, "cond")
+
+
+def test_a_lost_seed_is_told_beside_the_mean_of_the_others():
+    lost = {"method": "cg", "labels": "0.02", "seed": 1, "state": "done", "results": [], "diverged": {"step": 3}}
+    summary = Summary([outcome("cg", "0.02", 0, intra_fid=1.0), lost, outcome("cond", "0.02", 1, intra_fid=2.0)])
+    assert "| 1.0 (1 seed, 1 diverged) |" in row_of(tables.all_in_markdown(summary, []), "cg")
+
+
+def test_only_methods_with_all_seeds_are_marked():
+    """On seed 0 alone cg has 1.0, too: cg-jem would win by what it was not asked."""
+    found = [outcome("cg", "0.02", s, intra_fid=v) for s, v in ((0, 1.0), (1, 9.0))]
+    found += [outcome("cond", "0.02", s, intra_fid=v) for s, v in ((0, 2.0), (1, 9.0))]
+    summary = Summary([*found, outcome("cg-jem", "0.02", 0, intra_fid=1.1)])
+    assert summary.best(summary.methods, "0.02", "intra_fid", 1) == {"cg"}
 
 
 def test_the_csv_holds_every_value():
     summary = Summary([outcome("cg", "0.02", s, intra_fid=10.0 + s, scale=0.5 + s) for s in range(3)])
     rows = list(csv.DictReader(io.StringIO(tables.table_csv(summary))))
     mine = next(r for r in rows if r["metric"] == "intra_fid")
-    assert (mine["mean"], mine["seeds"], mine["values"], mine["scales"]) == ("11", "3", "10 11 12", "0.5 1.5 2.5")
+    assert (mine["mean"], mine["seeds"], mine["values"], mine["scales"]) == ("11", "0 1 2", "10 11 12", "0.5 1.5 2.5")
 
 
 def test_numbers_measured_otherwise_are_refused():
@@ -151,7 +168,41 @@ def test_a_claim_over_all_rivals_falls_with_one_of_them():
     found = next(c for c in claims(Summary(outcomes), {}) if "best intra-FID of the paper's guided" in c.words)
     assert found.verdict == "does not hold"
     assert "cg-jr 9.0" in found.findings[0].words
-    assert "1 of 2 rivals beaten" in found.findings[0].words
+    assert "1 of 2 rivals beaten; not run: cg-ls" in found.findings[0].words
+    found = next(c for c in claims(Summary(outcomes), {}) if "every classifier-free method" in c.words)
+    assert found.verdict == "does not hold"
+
+
+def test_a_claim_over_all_rivals_is_open_while_one_has_not_been_run():
+    values = {"cg-sc-all": 10.0, "cond": 20.0, "cfg-labeled": 20.0}
+    found = [outcome(m, "0.02", 0, intra_fid=v) for m, v in values.items()]
+
+    def verdict(outcomes):
+        return next(c.verdict for c in claims(Summary(outcomes), {}) if "every classifier-free method" in c.words)
+
+    assert verdict(found) == "undecided"
+    assert verdict([*found, outcome("cfg-all", "0.02", 0, intra_fid=11.0)]) == "holds"
+    assert verdict([*found, outcome("cfg-all", "0.02", 0, intra_fid=10.0)]) == "undecided"
+    assert verdict([*found, outcome("cfg-all", "0.02", 0, intra_fid=9.0)]) == "does not hold"
+
+
+def test_means_that_one_seed_decides_decide_nothing():
+    pairs = ((90.0, 200.0), (109.0, 100.0))
+    found = [
+        outcome(m, "0.02", s, intra_fid=pair[i])
+        for s, pair in enumerate(pairs)
+        for i, m in enumerate(("cg-sc-all", "cg"))
+    ]
+    words = "With few labels, self-calibration on all images improves intra-FID over plain guidance."
+    assert verdicts(Summary(found))[words] == "undecided"
+    found += [outcome(m, "0.02", 2, intra_fid=v) for m, v in (("cg-sc-all", 50.0), ("cg", 60.0))]
+    assert verdicts(Summary(found))[words] == "holds"
+
+
+def test_at_least_as_dense_includes_as_dense():
+    found = [outcome(m, "0.02", 0, intra_fid=1.0, density=0.5) for m in ("cg", "cond")]
+    words = next(w for w in verdicts(Summary(found)) if "keep their density" in w)
+    assert verdicts(Summary(found))[words] == "holds"
 
 
 def test_a_tie_as_printed_decides_nothing():
@@ -162,7 +213,7 @@ def test_a_tie_as_printed_decides_nothing():
 
 def test_the_claim_on_cost_reads_the_measured_costs():
     words = next(w for w in verdicts(Summary([outcome("cg", "0.02", 0, intra_fid=1.0)])) if "CG-JEM costs" in w)
-    summary = Summary([outcome("cg", "0.02", 0, intra_fid=1.0)])
+    summary = Summary([outcome(m, "0.02", 0, intra_fid=1.0) for m in ("cg-jem", "cg-sc-all")])
     slow = {"cg-jem · classifier": 18.0, "cg-sc-all · classifier": 2.0}
     assert verdicts(summary, slow)[words] == "holds"
     assert verdicts(summary, slow | {"cg-jem · classifier": 8.0})[words] == "does not hold"

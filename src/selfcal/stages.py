@@ -185,7 +185,10 @@ class StageTraining:
         about = {"event": ROLLED_BACK, "to": self.learner.step, "lr_factor": self.learner.lr_factor}
         self._log(step, {**about, **seen.seen})
         if self.is_main:
-            say(f"{self.stage.name}: step {step} diverged; back to step {self.learner.step}, learning rate halved")
+            say(
+                f"{self.run.path}, {self.stage.name}: step {step} diverged; back to step {self.learner.step}, "
+                "learning rate halved"
+            )
 
 
 def steps_of(

@@ -120,8 +120,8 @@ def compare(
     sets = {"all": list(METHODS), "paper": [m for m in METHODS if m not in BEYOND]}
     grid = run_comparison(
         data,
-        sets.get(methods, [m.strip() for m in methods.split(",")]),
-        [y.strip() for y in labels.split(",")],
+        sets.get(methods, [m.strip() for m in methods.split(",") if m.strip()]),
+        [y.strip() for y in labels.split(",") if y.strip()],
         seeds,
         out,
         seed=seed,
@@ -136,10 +136,11 @@ def compare(
     page = write_comparison(grid.out)
     print_comparison(out_console, grid.out)
     out_console.print(f"Open {page} in a browser; the tables are beside it.", soft_wrap=True, highlight=False)
-    failed = [cell for cell in grid.cells if cell.state(grid.out) == "failed"]
-    for cell in failed:
-        out_console.print(f"failed: {cell.name}, see {cell.outcome(grid.out)}", soft_wrap=True, highlight=False)
-    if failed:
+    states = {cell: cell.state(grid.out) for cell in grid.cells}
+    for cell, state in states.items():
+        if state in ("diverged", "failed"):
+            out_console.print(f"{state}: {cell.name}, see {cell.outcome(grid.out)}", soft_wrap=True, highlight=False)
+    if "failed" in states.values():
         sys.exit(3)
 
 
@@ -214,6 +215,8 @@ def report(folder: Path, /) -> None:
     """
     from selfcal.report import PAGES
 
+    if not folder.is_dir():
+        raise SelfcalError(f"the folder {folder} does not exist")
     for mark, write in PAGES.items():
         if (folder / mark).is_file():
             out_console.print(f"Open {write(folder)} in a browser.", soft_wrap=True, highlight=False)

@@ -13,7 +13,13 @@ from rich.text import Text
 from selfcal import progress
 from selfcal.comparison.grid import Cell, Grid
 
-MARKS = {"done": "[green]●[/]", "failed": "[red]✗[/]", "running": "[yellow]◐[/]", "waiting": "[dim]○[/]"}
+MARKS = {
+    "done": "[green]●[/]",
+    "diverged": "[yellow]✗[/]",
+    "failed": "[red]✗[/]",
+    "running": "[yellow]◐[/]",
+    "waiting": "[dim]○[/]",
+}
 
 
 class Board:
@@ -54,9 +60,9 @@ class Board:
 
     def summary(self) -> str:
         count = list(self.states.values()).count
-        failed = f", {count('failed')} failed" if count("failed") else ""
+        lost = "".join(f", {count(state)} {state}" for state in ("diverged", "failed") if count(state))
         left = f", about {in_words(self.left)} left" if self.left else ""
-        return f"{count('done')} of {len(self.states)} cells done{failed}{left}"
+        return f"{count('done')} of {len(self.states)} cells done{lost}{left}"
 
     def picture(self, running: list[Cell | int]) -> Group:
         labels = list(dict.fromkeys(c.labels for c in self.states))

@@ -24,6 +24,8 @@ from selfcal.errors import SelfcalError
 from selfcal.fitting import differences
 from selfcal.methods import find
 
+FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
+
 
 @dataclass(frozen=True, order=True)
 class Cell:
@@ -47,9 +49,12 @@ class Cell:
         return self.run(out).with_name(f"seed-{self.seed}.npz")
 
     def state(self, out: Path) -> str:
-        """done, failed, or waiting; a divergence is a result, so it is done."""
+        """done, diverged, failed or waiting."""
         file = self.outcome(out)
-        return str(read_json(file)["state"]) if file.exists() else "waiting"
+        if not file.exists():
+            return "waiting"
+        outcome = read_json(file)
+        return "diverged" if outcome.get("diverged") else str(outcome["state"])
 
     def needs_score(self, settings: Settings) -> bool:
         return any(stage.name == "score" for stage in find(self.method).stages(settings))
@@ -132,6 +137,14 @@ def apart(cells: Sequence[Cell]) -> list[Cell]:
             first = names[folder_name(cell.labels)]
             raise SelfcalError(f"--labels {first} and {cell.labels} would get the same folder; rename one of them")
     return list(dict.fromkeys(cells))
+
+
+def canonical(labels: str | float) -> str:
+    """ ".02", "0.020" and "2e-2" are one choice of labels."""
+    try:
+        return repr(float(labels))
+    except ValueError:
+        return str(labels)
 
 
 def folder_name(labels: str) -> str:

@@ -16,7 +16,7 @@ import torch
 from selfcal import costs
 from selfcal.checkpoint import write_json
 from selfcal.comparison.board import Board
-from selfcal.comparison.grid import Cell, Grid, Protocol
+from selfcal.comparison.grid import FINISHED, Cell, Grid, Protocol, canonical
 from selfcal.config import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
 from selfcal.errors import SelfcalError
@@ -31,7 +31,7 @@ from selfcal.workers import Slot
 Task = Cell | int
 """A cell, or a seed whose score model the cells wait for."""
 
-SAMPLE_SET = 200  # a set of samples, drawn and measured, takes about as long as so many plain training steps
+SAMPLE = 0.11  # plain training steps that take as long as one sample, drawn and measured
 
 
 def compare(
@@ -57,9 +57,13 @@ def compare(
     """
     pile = load_data(data)
     chosen = resolve(preset or default_preset(pile), settings, steps)
-    cells = [Cell(find(m).name, str(y), s) for s in range(seed, seed + seeds) for y in labels for m in methods]
-    if not cells:
-        raise SelfcalError("nothing to compare: give at least one method, one choice of labels and one seed")
+    for name, value in (("--seeds", seeds), ("--jobs", 1 if jobs is None else jobs)):
+        if value < 1:
+            raise SelfcalError(f"{name} {value}: at least 1 is needed")
+    if not methods or not labels:
+        raise SelfcalError("nothing to compare: name at least one method and one choice of labels")
+    labels = [canonical(y) for y in labels]
+    cells = [Cell(find(m).name, y, s) for s in range(seed, seed + seeds) for y in labels for m in methods]
     for y, s in dict.fromkeys((c.labels, c.seed) for c in cells):
         pile, _ = reveal(load_data(data), y, s)  # a wrong choice of labels is told now, not after an hour
     protocol = Protocol(
@@ -68,7 +72,7 @@ def compare(
         preset=preset or default_preset(pile),
         settings=chosen.model_dump(mode="json"),
         samples=how_many(count, pile),
-        score_labels=str(labels[0]),
+        score_labels=labels[0],
     )
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
@@ -77,7 +81,7 @@ def compare(
         grid.save()
         save_real_examples(grid.out, pile)
         with Board(grid, show=show_progress) as board:
-            Runner(grid, max(1, jobs), board).work_off(cells)
+            Runner(grid, jobs, board).work_off(cells)
     return grid
 
 
@@ -99,9 +103,9 @@ class Runner:
         waiting = self.waiting
         blocks = list(dict.fromkeys((cell.seed, cell.labels) for cell in cells))
         # Block by block, so that a table fills early; in a block the longest first, so that none runs on alone.
-        order = {c: (blocks.index((c.seed, c.labels)), -work_units(c, self.settings)) for c in cells}
+        order = {c: (blocks.index((c.seed, c.labels)), -self.units(c)) for c in cells}
         for cell in sorted(cells, key=lambda c: order[c]):
-            if cell.state(self.grid.out) == "done":
+            if cell.state(self.grid.out) in FINISHED:
                 continue
             if cell.needs_score(self.settings) and cell.seed not in waiting:
                 waiting.append(cell.seed)
@@ -123,10 +127,13 @@ class Runner:
         if not self.work_done:
             return None
         pace, now = self.seconds_of_work / self.work_done, time.monotonic()
-        left = sum(pace * work_units(task, self.settings) for task in self.waiting)
+        left = sum(pace * self.units(task) for task in self.waiting)
         for _, task, began in self.busy.values():
-            left += max(0.0, pace * work_units(task, self.settings) - (now - began))
+            left += max(0.0, pace * self.units(task) - (now - began))
         return left / self.jobs
+
+    def units(self, task: Task) -> float:
+        return work_units(task, self.settings, self.grid.protocol.samples)
 
     def ready(self, task: Task) -> bool:
         return isinstance(task, int) or not task.needs_score(self.settings) or task.seed in self.scores
@@ -144,7 +151,7 @@ class Runner:
         slot, task, began = self.busy.pop(future)
         self.free.append(slot)
         error = future.exception()
-        self.work_done += work_units(task, self.settings)
+        self.work_done += self.units(task)
         self.seconds_of_work += time.monotonic() - began
         if isinstance(task, int):
             self.scores[task] = "done" if error is None else str(error)
@@ -231,7 +238,7 @@ def flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{section}.{name}": value for section, values in settings.items() for name, value in values.items()}
 
 
-def work_units(task: Task, settings: Settings) -> float:
+def work_units(task: Task, settings: Settings, samples: int) -> float:
     """A task's length in plain training steps, from the measured costs; to tell how much time is left."""
     if isinstance(task, int):
         return float(settings.score.steps)
@@ -241,4 +248,5 @@ def work_units(task: Task, settings: Settings) -> float:
         for stage in row.stages(settings)
         if stage.name != "score"
     )
-    return steps + SAMPLE_SET * (len(row.scales) + 1)
+    sets = len(row.scales) + 1 if len(row.scales) > 1 else 1  # one is reported, the others choose λ
+    return steps + SAMPLE * samples * sets

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup, escape
 from rich.console import Console
 from rich.table import Table
 
@@ -15,9 +16,10 @@ from selfcal.errors import SelfcalError
 from selfcal.methods import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report import figures
-from selfcal.report.claims import claims, claims_in_markdown
+from selfcal.report.claims import RULE, claims, claims_in_markdown
 from selfcal.report.page import render
 from selfcal.report.pictures import data_uri, grid
+from selfcal.report.plan_table import duration
 from selfcal.report.summary import Summary
 
 OVER_LABELS = {"intra_fid": "intra-FID ↓", "intra_density": "intra-density ↑", "intra_coverage": "intra-coverage ↑"}
@@ -39,14 +41,15 @@ def write_comparison(out: Path) -> Path:
         "comparison.html",
         title=Path(comparison.protocol.data).stem,
         summary=summary,
-        protocol=protocol,
+        protocol=[with_code(note) for note in protocol],
         claims=found,
-        tables={title: tables.html(summary, metrics) for title, metrics in tables.TABLES.items()},
+        rule=RULE,
+        quality={y: tables.quality_html(summary, y) for y in summary.labels},
+        calibration=tables.calibration_html(summary),
         labels={y: tables.labels_in_words(summary, y) for y in summary.labels},
         figures=drawn,
         pictures=pictures(comparison, summary),
         costs=cost_table(summary),
-        troubles=[o for o in summary.outcomes if o["state"] == "failed" or o.get("diverged")],
     )
     for name, text in texts.items():
         (out / name).write_text(text, encoding="utf-8")
@@ -68,10 +71,12 @@ def in_words(comparison: Grid, summary: Summary) -> list[str]:
     steps = {s: comparison.protocol.settings[s]["steps"] for s in ("score", "classifier", "conditional")}
     spent = sum(i["seconds"] for i in comparison.invocations)
     commands = dict.fromkeys(i["command"] for i in comparison.invocations if i["command"])
+    jobs = sorted({i["jobs"] for i in comparison.invocations})
     return [
         *(f"Made by `{command}`" for command in commands),
-        f"{len(summary.outcomes)} cells in {spent / 60:.0f} minutes, {comparison.invocations[-1]['jobs']} at a time"
+        f"{len(summary.outcomes)} cells in {duration(spent / 3600)}, {' or '.join(map(str, jobs))} at a time"
         + (f"; {waiting} more are not done yet" if waiting else ""),
+        *(f"no numbers: {trouble}" for trouble in troubles(summary)),
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + "; the score model of a seed is shared by all methods that use one",
@@ -81,8 +86,39 @@ def in_words(comparison: Grid, summary: Summary) -> list[str]:
         "distances compare with each other, not with those of another extractor or number of samples"
         + ("; below 2048 samples they are biased upwards, for all alike" if r["biased"] else ""),
         tables.INTERVAL,
-        "bold: best of all; underlined: best of the methods guided by a classifier; computed from the means as printed",
+        "bold: best of all; underlined: best of the methods guided by a classifier; computed from the means as "
+        "printed, of the methods with all seeds",
+        *at_the_edge(summary),
     ]
+
+
+def troubles(summary: Summary) -> list[str]:
+    """Cells that failed or diverged, and why."""
+    found = []
+    for o in summary.outcomes:
+        if o["state"] == "failed":
+            found.append(f"{o['method']}, {o['labels']}, seed {o['seed']} failed ({o['error']})")
+        elif o.get("diverged"):
+            where = f"at step {o['diverged']['step']} of the {o['diverged']['network']} network"
+            found.append(f"{o['method']}, {o['labels']}, seed {o['seed']} diverged {where}")
+    return found
+
+
+def at_the_edge(summary: Summary) -> list[str]:
+    """Who chose the strongest guidance on offer: more might be better still."""
+    found = []
+    for y in summary.labels:
+        largest = {m: METHODS[m].scales[-1] for m in summary.methods if len(METHODS[m].scales) > 1}
+        mine = [m for m in largest if any(r["scale"] == largest[m] for r in summary.of(m, y))]
+        if mine:
+            found.append(f"{tables.labels_in_words(summary, y)}: the largest λ or w was chosen by {', '.join(mine)}")
+    return found
+
+
+def with_code(note: str) -> Markup:
+    """A note for the page, what stands between backticks as code."""
+    parts = [f"<code>{escape(part)}</code>" if i % 2 else escape(part) for i, part in enumerate(note.split("`"))]
+    return Markup("".join(parts))
 
 
 def draw(summary: Summary) -> dict[str, str]:
@@ -127,16 +163,22 @@ def picture(file: Path) -> dict[str, str] | None:
 
 
 def print_comparison(console: Console, out: Path) -> None:
-    """The main table on the terminal, one for each choice of labels."""
+    """The main table on the terminal, one for each choice of labels, with as many columns as there is room for."""
     _, summary = read(out)
     for y in summary.labels:
-        table = Table(title=tables.labels_in_words(summary, y), box=None, padding=(0, 1))
-        table.add_column("method", no_wrap=True)
-        for metric in tables.TERMINAL:
-            table.add_column(tables.head(metric), justify="right", no_wrap=True)
-        first = tables.TERMINAL[0]  # the others' intervals are in table.md: a terminal is narrow
-        columns = [tables.cells(summary, m, y, tables.rich_mark, intervals=m == first) for m in tables.TERMINAL]
-        for method in summary.methods:
-            table.add_row(method, *(column[method] for column in columns))
-        console.print(table)
+        wide = [terminal_table(summary, y, n) for n in range(len(tables.TERMINAL), 0, -1)]
+        console.print(next((t for t in wide if console.measure(t).maximum <= console.width), wide[-1]))
     console.print(tables.INTERVAL, highlight=False)
+
+
+def terminal_table(summary: Summary, labels: str, columns: int) -> Table:
+    metrics = tables.TERMINAL[:columns]
+    table = Table(title=tables.labels_in_words(summary, labels), box=None, padding=(0, 1))
+    table.add_column("method", no_wrap=True, min_width=max(map(len, summary.methods)))
+    for metric in metrics:
+        table.add_column(tables.head(metric), justify="right", no_wrap=True)
+    # the others' intervals are in table.md: a terminal is narrow
+    found = [tables.cells(summary, m, labels, tables.rich_mark, intervals=m == metrics[0]) for m in metrics]
+    for method in summary.methods:
+        table.add_row(method, *(column[method] for column in found))
+    return table

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from selfcal.methods import GUIDED
+from selfcal.methods import GUIDED, METHODS
 from selfcal.report.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
 
 TABLES = {  # title: its metrics
@@ -16,13 +16,15 @@ TABLES = {  # title: its metrics
     "Calibration of the guide": ("ece",),
 }
 
+QUALITY = ("Sample quality", "Sample quality within classes")
+
 Mark = Callable[[str, bool, bool], str]
 """(number, is it the best of all, is it the best of the CG family) -> the number as it is printed."""
 
 TERMINAL = ("intra_fid", "fid", "density", "coverage", "accuracy", "ece")
 INTERVAL = (
-    "± is half a 95 % interval: Student's t over the seeds where there are several, "
-    "else the jackknife over the samples of the one seed"
+    "± is half a 95 % interval: Student's t over the seeds, or where all have but one seed "
+    "the jackknife over its samples"
 )
 
 
@@ -45,10 +47,17 @@ def cells(summary: Summary, metric: str, labels: str, mark: Mark, intervals: boo
         if found is None:
             column[method] = "–" if summary.of(method, labels) else summary.trouble(method, labels)
             continue
-        reach = f" ± {found.reach:.{digits}f}" if intervals and found.reach is not None else ""
-        few = f" ({found.seeds} seed{'s' if found.seeds > 1 else ''})" if found.seeds < most else ""
+        alike = found.seeds > 1 or most == 1  # the spread of samples does not stand beside that of seeds
+        reach = f" ± {found.reach:.{digits}f}" if intervals and alike and found.reach is not None else ""
+        few = f" ({seeds_in_words(summary, method, labels, found.seeds)})" if found.seeds < most else ""
         column[method] = mark(f"{found.mean:.{digits}f}", method in first, method in family) + reach + few
     return column
+
+
+def seeds_in_words(summary: Summary, method: str, labels: str, seeds: int) -> str:
+    """ "2 seeds, 1 diverged"."""
+    lost = [f"{count} {state}" for state, count in summary.lost(method, labels).items()]
+    return ", ".join([f"{seeds} seed{'s' if seeds > 1 else ''}", *lost])
 
 
 def marker(underlined: str, bold: str) -> Mark:
@@ -81,14 +90,30 @@ def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:
 
 
 def scales(summary: Summary, labels: str) -> dict[str, str]:
-    """The chosen λ (or w) of each seed."""
-    return {m: ", ".join(f"{r['scale']:g}" for r in summary.of(m, labels)) for m in summary.methods}
+    """The chosen λ (or w) of each seed; nothing where there is nothing to choose."""
+
+    def chosen(method: str) -> str:
+        return (
+            ", ".join(f"{r['scale']:g}" for r in summary.of(method, labels)) if len(METHODS[method].scales) > 1 else ""
+        )
+
+    return {m: chosen(m) or "–" for m in summary.methods}
 
 
-def html(summary: Summary, metrics: Sequence[str]) -> dict[str, Any]:
-    """Heads of one block, and a row of marked cells for each method, block after block."""
-    columns = [cells(summary, metric, y, html_mark) for y in summary.labels for metric in metrics]
-    return {"heads": [head(m) for m in metrics], "rows": {m: [c[m] for c in columns] for m in summary.methods}}
+def quality_html(summary: Summary, labels: str) -> dict[str, Any]:
+    """Heads, and a row of marked cells for each method, with one choice of labels."""
+    metrics = [m for title in QUALITY for m in TABLES[title]]
+    columns = [cells(summary, metric, labels, html_mark) for metric in metrics] + [scales(summary, labels)]
+    rows = {m: [c[m] for c in columns] for m in summary.methods}
+    return {"heads": [*map(head, metrics), "λ or w"], "rows": rows}
+
+
+def calibration_html(summary: Summary) -> dict[str, Any]:
+    """The same of the guide's calibration, a column for each choice of labels; methods without a guide are left out."""
+    columns = [cells(summary, "ece", y, html_mark) for y in summary.labels]
+    guides = [m for m in summary.methods if any(summary.estimate(m, y, "ece") for y in summary.labels)]
+    heads = [labels_in_words(summary, y) for y in summary.labels]
+    return {"heads": heads, "rows": {m: [c[m] for c in columns] for m in guides}}
 
 
 def labels_in_words(summary: Summary, labels: str) -> str:
@@ -103,7 +128,7 @@ def labels_in_words(summary: Summary, labels: str) -> str:
 
 def latex(summary: Summary) -> str:
     """Every table as a booktabs tabular, in the paper's arrangement: a block of columns per choice of labels."""
-    parts = []
+    parts = [r"% needs \usepackage{booktabs}"]
     for title, metrics in TABLES.items():
         n, blocks = len(metrics), summary.labels
         above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(labels_in_words(summary, y))}}}" for y in blocks)
@@ -132,7 +157,7 @@ def latex(summary: Summary) -> str:
 
 
 def tex(text: str) -> str:
-    return text.replace("%", r"\%").replace("_", r"\_").replace("&", r"\&")
+    return "".join(f"\\{c}" if c in "%_&#${}" else c for c in text)
 
 
 def tex_number(text: str) -> str:
@@ -146,12 +171,13 @@ def table_csv(summary: Summary) -> str:
     writer.writerow(["method", "labels", "labelled", "metric", "mean", "half_interval_95", "seeds", "values", "scales"])
     for method in summary.methods:
         for y in summary.labels:
-            scales = " ".join(f"{r['scale']:g}" for r in summary.of(method, y))
+            mine = summary.of(method, y)
+            scales, seeds = " ".join(f"{r['scale']:g}" for r in mine), " ".join(str(r["seed"]) for r in mine)
             for metric in HEADS:
                 found = summary.estimate(method, y, metric)
                 if found is not None:
                     values = " ".join(f"{v:.6g}" for v in found.values)
                     reach = "" if found.reach is None else f"{found.reach:.6g}"
                     head = [method, y, summary.labelled[y], metric, f"{found.mean:.6g}", reach]
-                    writer.writerow([*head, found.seeds, values, scales])
+                    writer.writerow([*head, seeds, values, scales])
     return stream.getvalue()

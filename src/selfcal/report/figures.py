@@ -148,6 +148,11 @@ def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[st
     return finished(figure, axes, metrics, "guidance scale λ")
 
 
+def plain_numbers(value: float, position: int) -> str:
+    """ "600" rather than "6 × 10²"."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
 def finished(figure: Figure, axes: Sequence[Axes], metrics: Mapping[str, str], below: str) -> str:
     """Titles, scales and one legend for a row of panels, a metric each."""
     for a, (metric, title) in zip(axes, metrics.items(), strict=True):
@@ -155,6 +160,9 @@ def finished(figure: Figure, axes: Sequence[Axes], metrics: Mapping[str, str], b
         a.set_title(title)
         if metric in LOWER_IS_BETTER:
             a.set_yscale("log")
+            for axis_labels in (a.yaxis.set_major_formatter, a.yaxis.set_minor_formatter):
+                axis_labels(plain_numbers)
+            a.tick_params(axis="y", which="minor", labelsize=7)
     lines = {label: line for a in axes for line, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=5, frameon=False)
     return svg(figure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 
 from selfcal.metrics import check_comparable
 
-# Student's t at 97.5 % for 1, 2, … degrees of freedom; beyond the list the normal value is near enough.
+# Student's t at 97.5 % for 1, 2, … degrees of freedom.
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 
 LOWER_IS_BETTER = {"intra_fid", "fid", "kid", "ece"}
@@ -27,6 +28,11 @@ HEADS = {  # key of a result: its head
     "ece": "ECE",
     "kid": "KID",
 }
+
+
+def student(degrees: int) -> float:
+    """Beyond the list, the first term of its expansion about the normal value."""
+    return STUDENT[degrees - 1] if degrees <= len(STUDENT) else 1.96 + 2.4 / degrees
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,7 @@ class Estimate:
         n = len(self.values)
         if n == 1:
             return None if self.alone is None else (self.alone[1] - self.alone[0]) / 2
-        t = STUDENT[n - 2] if n - 2 < len(STUDENT) else 1.96
-        return t * statistics.stdev(self.values) / math.sqrt(n)
+        return student(n - 1) * statistics.stdev(self.values) / math.sqrt(n)
 
     @property
     def seeds(self) -> int:
@@ -99,19 +104,27 @@ class Summary:
 
     def trouble(self, method: str, labels: str) -> str:
         """Why a cell is empty: diverged, failed, or never asked for."""
+        lost = self.lost(method, labels)
+        return next((state for state in ("diverged", "failed") if lost[state]), "not run")
+
+    def lost(self, method: str, labels: str) -> Counter[str]:
+        """How many seeds have no numbers, by what became of them."""
         mine = [o for o in self.outcomes if (o["method"], o["labels"]) == (method, labels)]
-        if any(o.get("diverged") for o in mine):
-            return "diverged"
-        return "failed" if mine else "not run"
+        return Counter("diverged" if o.get("diverged") else "failed" for o in mine if not o.get("results"))
 
     def best(self, methods: Sequence[str], labels: str, metric: str, digits: int) -> set[str]:
-        """Who has the best mean, as printed: equal numbers share the honour. Nobody, if nobody competes."""
-        means = {m: e.mean for m in methods if (e := self.estimate(m, labels, metric)) is not None}
-        if len(means) < 2:
+        """Who has the best mean, as printed: equal numbers share the honour.
+
+        Only those with all seeds compete: which images are labelled matters as much as the method. Nobody
+        wins where nobody competes, or all have the same.
+        """
+        found = {m: e for m in methods if (e := self.estimate(m, labels, metric)) is not None}
+        asked = len({r["seed"] for m in found for r in self.of(m, labels)})
+        means = {m: round(e.mean, digits) for m, e in found.items() if e.seeds == asked}
+        if len(set(means.values())) < 2:
             return set()
-        pick = min if metric in LOWER_IS_BETTER else max
-        top = round(pick(means.values()), digits)
-        return {m for m, value in means.items() if round(value, digits) == top}
+        top = (min if metric in LOWER_IS_BETTER else max)(means.values())
+        return {m for m, value in means.items() if value == top}
 
     def paired(self, a: str, b: str, labels: str, metric: str) -> list[tuple[float, float]]:
         """(a, b) of the seeds that both have."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from selfcal.errors import SelfcalError
 from selfcal.report.gradient_fields import draw_fields, draw_paths
 from selfcal.report.page import render
 from selfcal.report.toy_table import COLUMNS, best_cells, markdown, measured, rows, sentences, title, wins
@@ -16,10 +17,12 @@ from selfcal.report.toy_table import COLUMNS, best_cells, markdown, measured, ro
 
 def write_page(out: Path) -> Path:
     """table.md, fields.png, paths.png and report.html from results.json and the first seed's fields."""
+    if not (out / "results.json").is_file():
+        raise SelfcalError(f"{out} is not finished; give the same toy command again")
     report = json.loads((out / "results.json").read_text("utf-8"))
-    (out / "table.md").write_text(markdown(report), encoding="utf-8")
     first = [r for r in report["results"] if r["seed"] == report["results"][0]["seed"] and not r["diverged"]]
     fields = {r["method"]: read_arrays(out / "seeds" / f"{r['seed']:04d}" / f"{r['method']}.npz") for r in first}
+    (out / "table.md").write_text(markdown(report), encoding="utf-8")
     draw_fields(fields, out / "fields.png")
     draw_paths(fields, {r["method"]: r["paths_right"] for r in first}, out / "paths.png")
     table = rows(report)
@@ -42,6 +45,8 @@ def write_page(out: Path) -> Path:
 
 
 def read_arrays(file: Path) -> dict[str, np.ndarray]:
+    if not file.is_file():
+        raise SelfcalError(f"{file} is missing, which the pictures are made of")
     with np.load(file, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 

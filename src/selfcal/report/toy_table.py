@@ -117,7 +117,8 @@ def sentences(report: dict[str, Any]) -> list[str]:
     seeds = len({r["seed"] for r in report["results"]})
     said = [
         f"Medians (quartiles) over {seeds} seed{'s' if seeds > 1 else ''}; each seed draws its own "
-        f"{report['examples']} points, of which {report['labels']} are labelled."
+        f"{report['examples']} points, of which {report['labels']} are labelled. Bold: the best median of a column, "
+        "the exact posterior aside."
     ]
     rivals = [m for m in methods_of(report) if m not in ("truth", "cg")]
     for method in rivals if measured(report, "cg") else []:
