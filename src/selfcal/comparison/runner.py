@@ -62,8 +62,8 @@ def compare(
             raise SelfcalError(f"{name} {value}: at least 1 is needed")
     if not methods or not labels:
         raise SelfcalError("nothing to compare: name at least one method and one choice of labels")
-    labels = [canonical(y) for y in labels]
-    cells = [Cell(find(m).name, y, s) for s in range(seed, seed + seeds) for y in labels for m in methods]
+    named = [canonical(y) for y in labels]
+    cells = [Cell(find(m).name, y, s) for s in range(seed, seed + seeds) for y in named for m in methods]
     for y, s in dict.fromkeys((c.labels, c.seed) for c in cells):
         pile, _ = reveal(load_data(data), y, s)  # a wrong choice of labels is told now, not after an hour
     protocol = Protocol(
@@ -72,7 +72,7 @@ def compare(
         preset=preset or default_preset(pile),
         settings=chosen.model_dump(mode="json"),
         samples=how_many(count, pile),
-        score_labels=labels[0],
+        score_labels=named[0],
     )
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)

@@ -148,7 +148,7 @@ def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[st
     return finished(figure, axes, metrics, "guidance scale λ")
 
 
-def plain_numbers(value: float, position: int) -> str:
+def plain_numbers(value: float, position: float) -> str:
     """ "600" rather than "6 × 10²"."""
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
