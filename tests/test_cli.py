@@ -155,6 +155,7 @@ BAD = {
     "labels below one per class": (("train", "digits", "--labels", "0.001"), "without a label"),
     "count below one": (("train", "digits", "--labels", "0/class"), "at least 1 label per class"),
     "more than there are": (("train", "digits", "--labels", "999/class"), "which has 142 images"),
+    "half a step": (("train", "digits", "--steps", "1.5"), "is not a whole number"),
     "missing csv": (("train", "digits", "--labels", "no.csv"), "does not exist"),
     "unknown setting": (("train", "digits", "--set", "terms.sc=1"), "unknown setting 'terms.sc'"),
     "bad setting": (("train", "digits", "--set", "score.width=wide"), "score.width = 'wide'"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from selfcal.commands.terminal import Changes, app, out_console
+from selfcal.commands.terminal import Changes, Whole, app, out_console
 from selfcal.errors import SelfcalError
 
 
@@ -39,7 +39,7 @@ def methods() -> None:
 
 
 @app.command
-def demo(*, out: Path = Path("runs/demo"), seed: int = 0, steps: int | None = None, count: int = 1800) -> None:
+def demo(*, out: Path = Path("runs/demo"), seed: Whole = 0, steps: Whole | None = None, count: Whole = 1800) -> None:
     """Show the paper's claim on digits with 2 % labels, in minutes.
 
     Trains, samples and evaluates CG and CG-SC-all, and writes DIR/report.html and DIR/results.json.
@@ -72,13 +72,13 @@ def compare(
     *,
     methods: str = "paper",
     labels: str = "0.02,0.2,1.0",
-    seeds: int = 3,
+    seeds: Whole = 3,
     out: Path,
-    jobs: int | None = None,
-    steps: int | None = None,
-    count: int | None = None,
+    jobs: Whole | None = None,
+    steps: Whole | None = None,
+    count: Whole | None = None,
     preset: str | None = None,
-    seed: int = 0,
+    seed: Whole = 0,
     set: Changes = None,
 ) -> None:
     """The paper's tables and figures over methods × labels × seeds; the same command resumes.
@@ -149,12 +149,12 @@ def toy(
     *,
     out: Path = Path("runs/toy"),
     methods: str = "cg,cg-sc-all,cg-dlsm,cg-jem",
-    labels: int = 60,
-    seeds: int = 10,
-    seed: int = 0,
-    steps: int | None = None,
-    jem_steps: int | None = None,
-    jobs: int = 2,
+    labels: Whole = 60,
+    seeds: Whole = 10,
+    seed: Whole = 0,
+    steps: Whole | None = None,
+    jem_steps: Whole | None = None,
+    jobs: Whole = 2,
     set: Changes = None,
 ) -> None:
     """Compare the gradients of classifiers with the exact ones, on two moons with few labels.

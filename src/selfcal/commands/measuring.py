@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.table import Table
 
-from selfcal.commands.terminal import Options, app, number, numbers, out_console
+from selfcal.commands.terminal import Options, Whole, app, number, numbers, out_console
 from selfcal.errors import SelfcalError
 
 
@@ -19,15 +19,15 @@ def evaluate(
     /,
     *,
     scales: str | None = None,
-    count: int | None = None,
+    count: Whole | None = None,
     sampler: str | None = None,
-    steps: int | None = None,
+    steps: Whole | None = None,
     guide: str | None = None,
     option: Options = None,
     features: str = "auto",
     inception_weights: Path | None = None,
     intervals: bool = True,
-    seed: int = 0,
+    seed: Whole = 0,
 ) -> None:
     """Measure a run: every metric of the paper into RUN/metrics.json, and a table.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from selfcal.commands.terminal import Options, app, numbers, out_console
+from selfcal.commands.terminal import Options, Whole, app, numbers, out_console
 from selfcal.errors import SelfcalError
 
 
@@ -15,13 +15,13 @@ def sample(
     /,
     *,
     classes: str | None = None,
-    count: int = 64,
+    count: Whole = 64,
     scale: float | None = None,
     sampler: str | None = None,
-    steps: int | None = None,
+    steps: Whole | None = None,
     guide: str | None = None,
     option: Options = None,
-    seed: int = 0,
+    seed: Whole = 0,
     out: Path | None = None,
 ) -> None:
     """Generate images of the wanted classes, and a grid to look at.

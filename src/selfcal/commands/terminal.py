@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 from rich.console import Console
 
 from selfcal import __version__
@@ -24,6 +25,19 @@ Changes = Annotated[list[str] | None, Parameter(name="--set", negative=())]
 
 Options = Annotated[list[str] | None, Parameter(name="--option", negative=())]
 """--option key=value, any number of times."""
+
+
+def _whole(kind: type, tokens: Sequence[Token]) -> int:
+    """Unasked, cyclopts would round 1.7 to 2."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+"""A count, a number of steps or a seed."""
 
 
 def number(text: str, where: str) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from selfcal.commands.terminal import Changes, app, out_console
+from selfcal.commands.terminal import Changes, Whole, app, out_console
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -23,9 +23,9 @@ def train(
     labels: str = "0.02",
     out: Path,
     score: Path | None = None,
-    steps: int | None = None,
+    steps: Whole | None = None,
     preset: str | None = None,
-    seed: int = 0,
+    seed: Whole = 0,
     set: Changes = None,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
@@ -89,9 +89,9 @@ def adopt(
     method: str = "cg-sc-all",
     labels: str = "0.02",
     out: Path,
-    steps: int | None = None,
+    steps: Whole | None = None,
     preset: str | None = None,
-    seed: int = 0,
+    seed: Whole = 0,
     set: Changes = None,
 ) -> None:
     """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
