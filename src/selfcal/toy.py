@@ -23,7 +23,7 @@ from selfcal.toy_rival import TRUTH, Task, compete, draw
 
 RIVALS = ("cg", "cg-sc-all", "cg-dlsm", "cg-jem")
 JEM = "cg-jem"
-JEM_SHARE = 8  # 30 Langevin steps make one step of JEM as dear as twenty of CG: it gets an eighth of them
+JEM_SHARE = 8  # 30 Langevin steps make one step of JEM as dear as a dozen of CG: it gets an eighth of them
 
 
 def toy(

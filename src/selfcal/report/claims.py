@@ -11,7 +11,7 @@ from selfcal.report.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
 
 RULE = (
     "A claim holds where the means over the seeds say so, and more than half of the seeds; where these disagree, where "
-    "the means are equal as printed, or where a rival has not been run, nothing is decided."
+    "the means are equal as printed, or where a rival lacks seeds or has not been run, nothing is decided."
 )
 FREE = ("cond", "cfg-labeled", "cfg-all")
 PAPERS_GUIDED = tuple(m for m in GUIDED if m not in BEYOND)
@@ -42,7 +42,8 @@ class Claim:
             return "not tested"
         if len(set(held)) == 1:
             return {True: "holds", False: "does not hold", None: "undecided"}[held[0]]
-        return f"holds in {held.count(True)} of {len(held)}"
+        name, of = ("holds", True) if True in held else ("does not hold", False)
+        return f"{name} in {held.count(of)} of {len(held)}"
 
 
 def claims(summary: Summary, costs: Mapping[str, float]) -> list[Claim]:
@@ -147,7 +148,10 @@ def versus(s: Summary, better: str, worse: str, labels: str, metric: str, or_equ
 
 
 def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, metric: str) -> Finding | None:
-    """Against every rival; the numbers are those of the toughest. Undecided while a rival has not been run."""
+    """Against every rival; the numbers are those of the toughest.
+
+    Undecided while a rival has not been run, or is ahead on fewer seeds than the favourite has.
+    """
     met = {m: f for m in rivals if (f := versus(s, favourite, m, labels, metric)) is not None}
     if not met:
         return None
@@ -161,7 +165,8 @@ def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, metr
     words = f"{met[min(met, key=lead)].words}; {len(beaten)} of {len(met)} rivals beaten"
     if missing:
         words += f"; not run: {', '.join(missing)}"
-    if any(found.held is False for found in met.values()):
+    seeds = len(s.of(favourite, labels))
+    if any(f.held is False and len(s.paired(favourite, m, labels, metric)) == seeds for m, f in met.items()):
         return Finding(False, words)
     return Finding(True if len(beaten) == len(rivals) else None, words)
 
