@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from concurrent.futures import Future
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from selfcal.comparison import Cell, Grid, compare
 from selfcal.comparison.board import Board, in_words
@@ -20,7 +23,7 @@ from selfcal.comparison.grid import apart, canonical
 from selfcal.comparison.runner import Runner
 from selfcal.errors import SelfcalError
 from selfcal.ownership import sole_owner
-from selfcal.report.comparison_page import write_comparison
+from selfcal.report.comparison_page import print_comparison, write_comparison
 
 BUDGET = {"steps": 5, "count": 40, "jobs": 1}
 
@@ -184,6 +187,34 @@ def test_time_left_goes_by_the_pace_of_what_is_done_and_counts_what_is_under_way
     runner.waiting, runner.busy = [], {}
     runner.board.finished(cell, runner.seconds_left())
     assert runner.board.summary() == "4 of 4 cells done", "nothing is left, and no time is named"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_the_table_of_a_narrow_terminal_has_fewer_columns_and_whole_words(grid, width):
+    console = Console(width=width, file=io.StringIO())
+    print_comparison(console, grid.out)
+    text = console.file.getvalue()
+    assert "…" not in text
+    assert "intra-FID" in text
+    assert ("ECE" in text) == (width > 40)
+
+
+def test_the_page_tells_who_chose_the_largest_scale_and_what_was_lost(grid, tmp_path):
+    out = tmp_path / "copy"
+    shutil.copytree(grid.out, out)
+    file = Cell("cond", "1.0", 0).outcome(out)
+    lost = {"results": [], "diverged": {"step": 3, "network": "conditional", "losses": {}}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | lost))
+    file = Cell("cg", "0.02", 0).outcome(out)
+    outcome = json.loads(file.read_text())
+    outcome["results"][0]["scale"] = 2.5
+    file.write_text(json.dumps(outcome))
+    write_comparison(out)
+    for name in ("table.md", "report.html"):
+        text = (out / name).read_text()
+        assert "cond, 1.0, seed 0 diverged at step 3 of the conditional network" in text
+        assert re.search(r"2 %: 30 labels: the largest λ or w was chosen by cg\b", text)
+    assert Cell("cond", "1.0", 0).state(out) == "diverged"
 
 
 def test_the_board_counts(grid, capsys):

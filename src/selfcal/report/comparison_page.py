@@ -167,7 +167,9 @@ def print_comparison(console: Console, out: Path) -> None:
     _, summary = read(out)
     for y in summary.labels:
         wide = [terminal_table(summary, y, n) for n in range(len(tables.TERMINAL), 0, -1)]
-        console.print(next((t for t in wide if console.measure(t).maximum <= console.width), wide[-1]))
+        unbounded = console.options.update(width=1000)
+        fitting = (t for t in wide if console.measure(t, options=unbounded).maximum <= console.width)
+        console.print(next(fitting, wide[-1]))
     console.print(tables.INTERVAL, highlight=False)
 
 

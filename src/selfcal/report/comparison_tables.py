@@ -37,7 +37,10 @@ def guided(summary: Summary) -> list[str]:
 
 
 def cells(summary: Summary, metric: str, labels: str, mark: Mark, intervals: bool = True) -> dict[str, str]:
-    """A column: method -> "25.7 ± 3.1", marked if best of all or best of the CG family."""
+    """A column: method -> "25.7 ± 3.1", marked if best of all or best of the CG family.
+
+    intervals: with them, and with what is missing to a full number of seeds.
+    """
     digits, most = digits_of(metric), len(summary.seeds)
     first = summary.best(summary.methods, labels, metric, digits)
     family = summary.best(guided(summary), labels, metric, digits)
@@ -49,7 +52,7 @@ def cells(summary: Summary, metric: str, labels: str, mark: Mark, intervals: boo
             continue
         alike = found.seeds > 1 or most == 1  # the spread of samples does not stand beside that of seeds
         reach = f" ± {found.reach:.{digits}f}" if intervals and alike and found.reach is not None else ""
-        few = f" ({seeds_in_words(summary, method, labels, found.seeds)})" if found.seeds < most else ""
+        few = f" ({seeds_in_words(summary, method, labels, found.seeds)})" if intervals and found.seeds < most else ""
         column[method] = mark(f"{found.mean:.{digits}f}", method in first, method in family) + reach + few
     return column
 
