@@ -56,7 +56,9 @@ def draw(axes: Axes, run: Run, network: str, name: str) -> str:
     axes.set_yscale("log")
     third, last = values[len(values) // 2 : 3 * len(values) // 4], values[3 * len(values) // 4 :]
     before, now = statistics.mean(third), statistics.mean(last)
-    return f"| {network}: {name} | {before:.4g} | {now:.4g} | {'yes' if now < before else 'no'} |"
+    noise = (statistics.variance(third) / len(third) + statistics.variance(last) / len(last)) ** 0.5
+    falls = "yes" if before - now > 2 * noise else "not beyond its noise"
+    return f"| {network}: {name} | {before:.4g} | {now:.4g} | {noise:.2g} | {falls} |"
 
 
 def main() -> None:
@@ -113,8 +115,8 @@ at σ_min on the {report["guide_split"]} split: accuracy {guide["accuracy"]:.3f}
 
 ![Losses](cifar10-small.svg)
 
-| loss | mean of the third quarter | of the last | still falls |
-|---|---|---|---|
+| loss | mean of the third quarter | of the last | standard error of their difference | still falls |
+|---|---|---|---|---|
 {chr(10).join(rows)}
 """
 
