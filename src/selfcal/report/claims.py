@@ -150,7 +150,8 @@ def versus(s: Summary, better: str, worse: str, labels: str, metric: str, or_equ
 def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, metric: str) -> Finding | None:
     """Against every rival; the numbers are those of the toughest.
 
-    Undecided while a rival has not been run, or is ahead on fewer seeds than the favourite has.
+    A rival that has fewer seeds than the favourite is neither beaten nor ahead: while there is one, or one that
+    has not been run, the claim can be refuted by the others but not hold.
     """
     met = {m: f for m in rivals if (f := versus(s, favourite, m, labels, metric)) is not None}
     if not met:
@@ -161,12 +162,13 @@ def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, metr
         sign = -1 if metric in LOWER_IS_BETTER else 1
         return sum(sign * (mine - theirs) for mine, theirs in pairs) / len(pairs)
 
-    beaten, missing = [m for m in met if met[m].held], [m for m in rivals if m not in met]
+    seeds = len(s.of(favourite, labels))
+    decided = {m: f.held for m, f in met.items() if len(s.paired(favourite, m, labels, metric)) == seeds}
+    beaten, missing = [m for m in decided if decided[m]], [m for m in rivals if m not in met]
     words = f"{met[min(met, key=lead)].words}; {len(beaten)} of {len(met)} rivals beaten"
     if missing:
         words += f"; not run: {', '.join(missing)}"
-    seeds = len(s.of(favourite, labels))
-    if any(f.held is False and len(s.paired(favourite, m, labels, metric)) == seeds for m, f in met.items()):
+    if False in decided.values():
         return Finding(False, words)
     return Finding(True if len(beaten) == len(rivals) else None, words)
 
