@@ -98,7 +98,7 @@ def test_fewer_seeds_divergence_and_failure_are_said():
         [
             outcome("cg", "0.02", 0, intra_fid=1.0),
             outcome("cg", "0.02", 1, intra_fid=3.0),
-            outcome("cg-jem", "0.02", 0, intra_fid=1.5),
+            outcome("cg-jem", "0.02", 0, intra_fid=1.5, intervals={"intra_fid": [1.0, 2.0]}),
             outcome("cg", "1.0", 0, intra_fid=1.0),
             diverged,
             failed,

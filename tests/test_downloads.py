@@ -169,6 +169,12 @@ def test_an_array_is_made_of_checked_bytes_alone(publish, forged):
         load_data("cifar10")
 
 
+@pytest.mark.parametrize("array", [np.array([b"text"]), np.array(["text"]), np.zeros(2, "c8"), np.zeros(1, "M8[s]")])
+def test_arrays_of_anything_but_plain_numbers_are_never_made(array):
+    with pytest.raises(plain_pickle.NotPlain, match="asks for an array of"):
+        plain_pickle.loads(old_pickle({b"a": array}))
+
+
 @pytest.mark.parametrize("array", [np.arange(6, dtype=">i4").reshape(2, 3), np.asfortranarray(np.eye(3)), np.zeros(0)])
 def test_plain_arrays_come_back_as_they_were(array):
     found = plain_pickle.loads(old_pickle({b"a": array}))[b"a"]
