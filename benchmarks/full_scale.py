@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from selfcal.config import resolve
+from selfcal.core.settings import resolve
 from selfcal.data import Pool, reveal
 from selfcal.data.dataset import Dataset, no_test
 from selfcal.methods import METHODS

@@ -20,7 +20,7 @@ import selfcal
 from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
 from metrics import fid_against_sqrtm, many_points, neighbours_against_prdc
 from selfcal import costs
-from selfcal.config import NETWORKS, Settings, resolve
+from selfcal.core.settings import NETWORKS, Settings, resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.demo import demo
 from selfcal.evaluation import Reference

@@ -22,7 +22,7 @@ import selfcal
 from selfcal import cli
 from selfcal.adopting import open_source
 from selfcal.data import load_data
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.interop import diffusers as ours
 from selfcal.interop import schedulers
 from selfcal.interop.export import portable_source

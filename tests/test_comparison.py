@@ -21,7 +21,7 @@ from selfcal.comparison import Cell, Grid, compare
 from selfcal.comparison.board import Board, in_words
 from selfcal.comparison.grid import apart, canonical
 from selfcal.comparison.runner import Runner
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.ownership import sole_owner
 from selfcal.report.comparison_page import print_comparison, write_comparison
 

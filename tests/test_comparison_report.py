@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from selfcal import costs
-from selfcal.config import Settings
-from selfcal.errors import SelfcalError
+from selfcal.core.settings import Settings
+from selfcal.core.errors import SelfcalError
 from selfcal.methods import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report.claims import claims

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from selfcal.data import UNLABELED, load_data
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def picture(path, size=(6, 4), value=255, mode="RGB"):

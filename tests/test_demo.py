@@ -8,7 +8,7 @@ import re
 import pytest
 
 from selfcal.demo import demo
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.report.demo_page import what_one_sees, write_page
 
 FIELDS = {

@@ -14,7 +14,7 @@ from torch import nn
 import selfcal
 from selfcal import cli
 from selfcal.data import load_data
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.metrics import features, linear_judge
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from oracle import perturbed, three_classes
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.guidance import classifier_guided, find, inner_conditional, inner_unconditional, likelihood_score
 
 MIXTURE = three_classes()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selfcal.data import UNLABELED, Pool, load_data, reveal
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 DIGITS = load_data("digits")
 

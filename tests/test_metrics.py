@@ -10,7 +10,7 @@ from prdc import compute_prdc
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from selfcal.data import load_data
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.metrics import (
     check_comparable,
     density_coverage,

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import selfcal
-from selfcal.config import resolve
-from selfcal.errors import SelfcalError
+from selfcal.core.settings import resolve
+from selfcal.core.errors import SelfcalError
 from selfcal.nets import build_classifier, build_conditional, build_score, without_memory
 from selfcal.nets.blocks import Attention, double, halve
 from selfcal.nets.classifier import EncoderHead

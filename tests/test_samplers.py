@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from oracle import three_classes
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.guidance import classifier_guided
 from selfcal.noise import Noise
 from selfcal.samplers import (

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.interop import score_sde
 
 HERE = Path(__file__).parent

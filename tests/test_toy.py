@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from selfcal import cli, toy_rival
-from selfcal.config import resolve
+from selfcal.core.settings import resolve
 from selfcal.data import moons
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.fitting import Diverged
 from selfcal.guidance import likelihood_score
 from selfcal.metrics.gradients import (

@@ -12,9 +12,9 @@ from accelerate import Accelerator
 import selfcal
 from oracle import three_classes
 from selfcal import checkpoint, fitting
-from selfcal.config import NetworkSettings
+from selfcal.core.settings import NetworkSettings
 from selfcal.data import UNLABELED
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.methods import METHODS
 from selfcal.noise import Noise
 from selfcal.training import Learner, learning_rate, random_state, share

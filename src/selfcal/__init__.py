@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from selfcal.adopting import adopt
-    from selfcal.errors import SelfcalError
+    from selfcal.core.errors import SelfcalError
     from selfcal.fitting import train
     from selfcal.run import Run, load
     from selfcal.sampling import Samples
@@ -19,7 +19,7 @@ __all__ = ["Run", "Samples", "SelfcalError", "adopt", "load", "train"]
 _ROOMS = {
     "Run": "selfcal.run",
     "Samples": "selfcal.sampling",
-    "SelfcalError": "selfcal.errors",
+    "SelfcalError": "selfcal.core.errors",
     "adopt": "selfcal.adopting",
     "load": "selfcal.run",
     "train": "selfcal.fitting",

@@ -14,13 +14,13 @@ from typing import Any
 
 from selfcal import checkpoint, methods, processes
 from selfcal import run as runs
-from selfcal.config import Settings, pairs, resolve
+from selfcal.core.settings import Settings, pairs, resolve
 from selfcal.data import Dataset, load_data, reveal
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.fitting import default_preset, describe, train
 from selfcal.interop import diffusers, score_sde
 from selfcal.nets import ScoreModel
-from selfcal.progress import say
+from selfcal.core.progress import say
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from safetensors.torch import load as unpacked
 from safetensors.torch import save as packed
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
-from selfcal.files import file_sha256, read_json, reason, sync, write_bytes
-from selfcal.files import write_json as write_json
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import file_sha256, read_json, reason, sync, write_bytes
+from selfcal.core.files import write_json as write_json
 
 GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
 MANIFEST = "manifest.json"

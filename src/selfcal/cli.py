@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from selfcal.commands import comparing, measuring, sampling, training
 from selfcal.commands.terminal import app, problem_console
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 __all__ = ["app", "comparing", "main", "measuring", "sampling", "training"]
 

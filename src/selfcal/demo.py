@@ -15,7 +15,7 @@ import torch
 
 from selfcal import workers
 from selfcal.checkpoint import write_json
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.fitting import train
 from selfcal.methods import CLASSIFIER_SCALES
 from selfcal.metrics import features

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from selfcal import checkpoint, methods
 from selfcal import run as runs
-from selfcal.config import Settings
+from selfcal.core.settings import Settings
 from selfcal.data import Dataset
-from selfcal.errors import SelfcalError
-from selfcal.files import surfaced
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import surfaced
 from selfcal.ownership import differences
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from selfcal import metrics
 from selfcal.checkpoint import write_json
 from selfcal.data import UNLABELED, Dataset
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.metrics import features as extractors
 from selfcal.metrics import interval
 from selfcal.metrics.comparable import ENOUGH

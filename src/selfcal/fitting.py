@@ -15,11 +15,11 @@ from torch import Tensor, nn
 import selfcal
 from selfcal import methods, processes
 from selfcal import run as runs
-from selfcal.config import Settings, presets, resolve
+from selfcal.core.settings import Settings, presets, resolve
 from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
 from selfcal.donor import compatible_score, score_sha256, take_over
-from selfcal.errors import SelfcalError
-from selfcal.files import surfaced, write_json
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import surfaced, write_json
 from selfcal.interruption import StopRequest, stop_requests
 from selfcal.methods import Stage
 from selfcal.nets import without_memory

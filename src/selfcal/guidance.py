@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.data import UNLABELED
-from selfcal.errors import unknown
+from selfcal.core.errors import unknown
 from selfcal.noise import ScoreFn
 from selfcal.objectives.reading import Logits
 

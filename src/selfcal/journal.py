@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from selfcal.files import surfaced, sync, write_text
+from selfcal.core.files import surfaced, sync, write_text
 
 ROLLED_BACK, DIVERGED = "rolled back", "diverged"
 

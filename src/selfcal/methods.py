@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal.config import NetworkSettings, Settings
+from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data import Pool
-from selfcal.errors import unknown
+from selfcal.core.errors import unknown
 from selfcal.nets import build_classifier, build_conditional, build_score, form_of
 from selfcal.noise import Noise, Noisy
 from selfcal.objectives import (

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from selfcal import run as runs
-from selfcal.errors import SelfcalError
-from selfcal.files import reason, surfaced, write_json
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import reason, surfaced, write_json
 
 LOCK = ".lock"
 LEFT_OVER = {LOCK, ".config.json.writing"}  # by a process killed before it had written config.json

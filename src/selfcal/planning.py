@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from selfcal import fitting, methods, samplers
-from selfcal.config import Settings, resolve
+from selfcal.core.settings import Settings, resolve
 from selfcal.data import Dataset, Pool, load_data, reveal
 from selfcal.methods import Context, Stage
 from selfcal.noise import Noisy

@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def accelerator() -> Accelerator:

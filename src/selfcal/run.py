@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from selfcal import checkpoint, methods, records
-from selfcal.config import Settings
+from selfcal.core.settings import Settings
 from selfcal.data import Dataset, Pool, load_data, reveal
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.noise import Noise
 from selfcal.sampling import Samples, sample_classes
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from selfcal.errors import unknown
+from selfcal.core.errors import unknown
 from selfcal.noise import Noise, ScoreFn
 
 

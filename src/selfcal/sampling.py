@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor
 
 from selfcal import guidance, samplers
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.noise import Noise, ScoreFn
-from selfcal.progress import Tick, bar
+from selfcal.core.progress import Tick, bar
 from selfcal.training import random_state
 
 

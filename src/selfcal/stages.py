@@ -11,18 +11,18 @@ from torch import Tensor, nn
 
 from selfcal import checkpoint
 from selfcal import run as runs
-from selfcal.config import Settings
+from selfcal.core.settings import Settings
 from selfcal.data import Dataset, Pool
 from selfcal.data.mirror import mirrored_at_random
-from selfcal.errors import SelfcalError
-from selfcal.files import surfaced
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import surfaced
 from selfcal.interruption import Interrupted, StopRequest
 from selfcal.journal import DIVERGED, ROLLED_BACK, Journal
 from selfcal.methods import Context, Stage, Weighted
 from selfcal.noise import Noisy
 from selfcal.objectives.reading import Remembers
 from selfcal.processes import wait_for_everyone
-from selfcal.progress import bar, say
+from selfcal.core.progress import bar, say
 from selfcal.training import Learner, Step, random_state
 
 LARGEST = 1e8  # a loss or a gradient beyond it has diverged

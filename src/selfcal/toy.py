@@ -13,11 +13,11 @@ import torch
 
 from selfcal import methods, workers
 from selfcal.checkpoint import write_json
-from selfcal.config import Settings, resolve
+from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.fitting import differences
-from selfcal.progress import bar
+from selfcal.core.progress import bar
 from selfcal.report.toy_page import write_page
 from selfcal.toy_rival import TRUTH, Task, compete, draw
 

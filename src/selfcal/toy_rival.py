@@ -20,9 +20,9 @@ from torch import Tensor
 
 from selfcal import methods
 from selfcal.checkpoint import sync, write_json
-from selfcal.config import Settings
+from selfcal.core.settings import Settings
 from selfcal.data import UNLABELED, Pool, moons
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.guidance import classifier_guided
 from selfcal.methods import Context
 from selfcal.metrics.gradients import (

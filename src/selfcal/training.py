@@ -15,8 +15,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from selfcal.config import NetworkSettings
-from selfcal.errors import SelfcalError
+from selfcal.core.settings import NetworkSettings
+from selfcal.core.errors import SelfcalError
 from selfcal.noise import Noisy
 from selfcal.objectives.reading import Remembers
 from selfcal.processes import reduced

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from selfcal import progress
+from selfcal.core import progress
 
 
 def start(threads: int = 1) -> None:

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from selfcal import processes
-from selfcal.config import resolve
+from selfcal.core.settings import resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.methods import METHODS, Context
 from selfcal.stages import new_learner, steps_of

@@ -12,8 +12,8 @@ from accelerate import Accelerator
 import selfcal
 import small
 from selfcal import checkpoint
-from selfcal.config import resolve
-from selfcal.errors import SelfcalError
+from selfcal.core.settings import resolve
+from selfcal.core.errors import SelfcalError
 from selfcal.fitting import new_learner
 from selfcal.methods import METHODS
 

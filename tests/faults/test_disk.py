@@ -16,7 +16,7 @@ import pytest
 import selfcal
 import small
 from selfcal import checkpoint
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 @pytest.fixture(scope="module")

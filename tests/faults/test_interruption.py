@@ -12,7 +12,7 @@ import time
 import pytest
 
 import small
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.interruption import Interrupted, stop_requests
 
 

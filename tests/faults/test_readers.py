@@ -33,7 +33,7 @@ from selfcal.commands.measuring import show
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.methods import Context
 
 pytestmark = pytest.mark.timeout(3600 if small.LONG else 300)

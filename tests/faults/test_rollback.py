@@ -29,7 +29,7 @@ def trouble(monkeypatch):
         return real(network, step)
 
     def stages_lr(step):
-        from selfcal.config import resolve
+        from selfcal.core.settings import resolve
         from selfcal.training import learning_rate
 
         return learning_rate(resolve("moons", small.SETTINGS, small.STEPS).score, step - 1)

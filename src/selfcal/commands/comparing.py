@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from selfcal.commands.terminal import Changes, Whole, app, out_console
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 @app.command
@@ -20,7 +20,7 @@ def methods() -> None:
     Example: selfcal methods
     """
     from selfcal import costs
-    from selfcal.config import Settings
+    from selfcal.core.settings import Settings
     from selfcal.methods import METHODS, Context
 
     measured = costs.measured()

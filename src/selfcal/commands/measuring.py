@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from selfcal.commands.terminal import Options, Whole, app, number, numbers, out_console
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 @app.command
@@ -110,7 +110,7 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     json_
         Print everything as JSON.
     """
-    from selfcal.config import NETWORKS
+    from selfcal.core.settings import NETWORKS
     from selfcal.report.tables import print_results
     from selfcal.run import load
 

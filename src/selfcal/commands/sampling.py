@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from selfcal.commands.terminal import Options, Whole, app, numbers, out_console
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 @app.command

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter, Token
 from rich.console import Console
 
 from selfcal import __version__
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 app = App(
     name="selfcal",

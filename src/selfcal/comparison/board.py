@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from selfcal import progress
+from selfcal.core import progress
 from selfcal.comparison.grid import Cell, Grid
 
 MARKS = {

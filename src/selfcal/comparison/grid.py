@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from selfcal.checkpoint import write_json
-from selfcal.config import Settings
-from selfcal.errors import SelfcalError
+from selfcal.core.settings import Settings
+from selfcal.core.errors import SelfcalError
 from selfcal.fitting import differences
 from selfcal.methods import find
 

@@ -17,9 +17,9 @@ from selfcal import costs
 from selfcal.checkpoint import write_json
 from selfcal.comparison.board import Board
 from selfcal.comparison.grid import FINISHED, Cell, Grid, Protocol, canonical
-from selfcal.config import Settings, resolve
+from selfcal.core.settings import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.evaluation import how_many
 from selfcal.fitting import default_preset, train
 from selfcal.methods import find

@@ -9,7 +9,7 @@ from pathlib import Path
 from selfcal.data import arrays, cifar, digits, folder, idx, moons
 from selfcal.data.dataset import UNLABELED, Dataset
 from selfcal.data.labels import Pool, reveal
-from selfcal.errors import SelfcalError, unknown
+from selfcal.core.errors import SelfcalError, unknown
 
 __all__ = ["SOURCES", "UNLABELED", "Dataset", "Pool", "load_data", "reveal"]
 

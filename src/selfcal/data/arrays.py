@@ -12,7 +12,7 @@ from torch import Tensor
 
 from selfcal.data.dataset import UNLABELED, Dataset, no_test
 from selfcal.data.limits import check_size
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 ARRAYS = ("x", "y", "x_test", "y_test")
 

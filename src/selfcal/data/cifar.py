@@ -17,7 +17,7 @@ from torch import Tensor
 from selfcal.data import downloads, plain_pickle
 from selfcal.data.dataset import Dataset
 from selfcal.data.limits import check_inside
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 PIXELS = 3 * 32 * 32

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 UNLABELED = -1
 """The class of an example whose label is hidden or unknown."""

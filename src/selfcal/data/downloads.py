@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def places() -> list[Path]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from selfcal.data import downloads
 from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import LARGEST_ARRAYS
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

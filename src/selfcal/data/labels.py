@@ -14,7 +14,7 @@ from torch import Tensor
 
 from selfcal.data.dataset import UNLABELED, Dataset
 from selfcal.data.limits import LARGEST_TEXT
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def reveal(data: Dataset, labels: str | float, seed: int) -> tuple[Dataset, Tensor]:

@@ -6,7 +6,7 @@ import math
 import os
 from pathlib import Path
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 LARGEST_ARRAYS = 2**33  # bytes of one array once unpacked, as float32 or as it is
 LARGEST_IMAGE = 2**26  # pixels of one image

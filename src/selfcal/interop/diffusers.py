@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal.errors import SelfcalError
-from selfcal.files import read_json
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import read_json
 from selfcal.interop.schedulers import family_of, installed, known_keywords
 from selfcal.nets import without_memory
 from selfcal.nets.forms import ScoreModel

@@ -11,7 +11,7 @@ from typing import Any
 
 import selfcal
 from selfcal import samplers
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.nets.builders import KINDS, score_recipes
 from selfcal.run import Run
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.nets.recipes import Recipe
 
 LEVELS = (0.02, 0.3, 0.6, 0.9)  # where in the ladder of noise levels both are compared

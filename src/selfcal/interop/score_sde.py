@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.nets import without_memory
 from selfcal.nets.blocks import Attention, HalvingConv, ResidualBlock
 from selfcal.nets.forms import VE, ScoreModel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def check_probabilities(probabilities: Tensor, labels: Tensor | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 ENOUGH = 2048  # samples below which a Fréchet distance carries a bias worth a warning
 MUST_AGREE = {

@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from selfcal.data import UNLABELED, Dataset
-from selfcal.errors import SelfcalError, unknown
+from selfcal.core.errors import SelfcalError, unknown
 from selfcal.metrics import efficientnet, inception, judge, linear_judge
 from selfcal.metrics.judge import cache_folder
-from selfcal.progress import bar
+from selfcal.core.progress import bar
 
 BATCH = 500
 LARGE = 50  # images at a time for networks that enlarge them

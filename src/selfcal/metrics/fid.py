@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def check_features(**sets: Tensor) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.metrics.calibration import check_probabilities
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from selfcal.checkpoint import file_sha256
 from selfcal.data import UNLABELED, Dataset, load_data
-from selfcal.progress import bar
+from selfcal.core.progress import bar
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 
 def per_class(

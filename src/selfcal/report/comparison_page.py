@@ -12,7 +12,7 @@ from rich.table import Table
 
 from selfcal import costs
 from selfcal.comparison.grid import Cell, Grid
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.methods import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report import figures

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 from selfcal.report.gradient_fields import draw_fields, draw_paths
 from selfcal.report.page import render
 from selfcal.report.toy_table import COLUMNS, best_cells, markdown, measured, rows, sentences, title, wins

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from selfcal.errors import SelfcalError, unknown
+from selfcal.core.errors import SelfcalError, unknown
 
 NETWORKS = ("score", "classifier", "conditional")
 """The roles a network can have; each has a section of settings of its own."""

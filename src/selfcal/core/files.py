@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from selfcal.errors import SelfcalError
+from selfcal.core.errors import SelfcalError
 
 LARGEST_JSON = 2**26  # bytes; a run's own files are a thousandth of it
 
