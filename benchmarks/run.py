@@ -28,7 +28,7 @@ from selfcal.fitting import new_learner
 from selfcal.methods import CLASSIFIER_SCALES, METHODS, Context, Stage
 from selfcal.metrics import features
 from selfcal.nets import build_score
-from selfcal.noise import Noise, Noisy
+from selfcal.diffusion.noise import Noise, Noisy
 from selfcal.training import random_state
 
 DEMO = Path("runs/demo")  # where `make demo` leaves it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from selfcal.data.mixture import GaussianMixture
+from selfcal.diffusion.mixture import GaussianMixture
 
 
 def three_classes() -> GaussianMixture:
@@ -19,7 +19,7 @@ def three_classes() -> GaussianMixture:
 
 def perturbed(mixture: GaussianMixture, count: int, sigma: tuple[float, float], seed: int = 0):
     """A noisy float64 batch of the mixture, with every class known."""
-    from selfcal.noise import Noise, Noisy
+    from selfcal.diffusion.noise import Noise, Noisy
 
     rng = torch.Generator().manual_seed(seed)
     x0, y = mixture.sample(count, rng)

@@ -7,7 +7,7 @@ import torch
 
 from oracle import perturbed, three_classes
 from selfcal.core.errors import SelfcalError
-from selfcal.guidance import classifier_guided, find, inner_conditional, inner_unconditional, likelihood_score
+from selfcal.diffusion.guidance import classifier_guided, find, inner_conditional, inner_unconditional, likelihood_score
 
 MIXTURE = three_classes()
 BATCH = perturbed(MIXTURE, 200, (0.05, 5.0))

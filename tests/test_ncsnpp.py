@@ -14,7 +14,7 @@ from selfcal.nets.blocks import Attention, double, halve
 from selfcal.nets.classifier import EncoderHead
 from selfcal.nets.forms import EDM, VE, ScoreModel
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
-from selfcal.noise import Noise
+from selfcal.diffusion.noise import Noise
 from selfcal.objectives import Reading, self_calibration
 
 SMALL = {"width": 8, "multipliers": (1, 2), "blocks": 1, "attention": (1,), "dropout": 0.0}

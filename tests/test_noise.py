@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from selfcal.noise import Noise, like
+from selfcal.diffusion.noise import Noise, like
 
 
 def test_sigma_is_log_uniform():

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED
 from selfcal.nets.forms import EDM
-from selfcal.noise import Noisy
+from selfcal.diffusion.noise import Noisy
 from selfcal.objectives import Estimate, Reading, cross_entropy, denoising, self_calibration
 from selfcal.objectives.dsm import residual
 from selfcal.objectives.self_calibration import as_in_the_pool, everyone, labelled_only

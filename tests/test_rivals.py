@@ -9,8 +9,8 @@ import torch.nn.functional as F
 import selfcal
 from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED, Pool, load_data
-from selfcal.guidance import classifier_free, conditional
-from selfcal.noise import Noise, Noisy
+from selfcal.diffusion.guidance import classifier_free, conditional
+from selfcal.diffusion.noise import Noise, Noisy
 from selfcal.objectives import (
     ConditionalEstimate,
     Reading,

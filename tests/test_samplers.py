@@ -10,9 +10,9 @@ import torch
 
 from oracle import three_classes
 from selfcal.core.errors import SelfcalError
-from selfcal.guidance import classifier_guided
-from selfcal.noise import Noise
-from selfcal.samplers import (
+from selfcal.diffusion.guidance import classifier_guided
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.samplers import (
     SAMPLERS,
     find,
     sample_dpmpp_2m,

@@ -14,7 +14,7 @@ from selfcal.core.settings import resolve
 from selfcal.data import moons
 from selfcal.core.errors import SelfcalError
 from selfcal.fitting import Diverged
-from selfcal.guidance import likelihood_score
+from selfcal.diffusion.guidance import likelihood_score
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,
     SCALES,

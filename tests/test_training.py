@@ -16,7 +16,7 @@ from selfcal.core.settings import NetworkSettings
 from selfcal.data import UNLABELED
 from selfcal.core.errors import SelfcalError
 from selfcal.methods import METHODS
-from selfcal.noise import Noise
+from selfcal.diffusion.noise import Noise
 from selfcal.training import Learner, learning_rate, random_state, share
 
 QUICK = {"run.save_every": 10, "run.log_every": 5, "score.width": 16, "classifier.width": 16}

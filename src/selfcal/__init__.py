@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from selfcal.core.errors import SelfcalError
     from selfcal.fitting import train
     from selfcal.run import Run, load
-    from selfcal.sampling import Samples
+    from selfcal.diffusion.generator import Samples
 
 __all__ = ["Run", "Samples", "SelfcalError", "adopt", "load", "train"]
 
 _ROOMS = {
     "Run": "selfcal.run",
-    "Samples": "selfcal.sampling",
+    "Samples": "selfcal.diffusion.generator",
     "SelfcalError": "selfcal.core.errors",
     "adopt": "selfcal.adopting",
     "load": "selfcal.run",

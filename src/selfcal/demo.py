@@ -22,7 +22,7 @@ from selfcal.metrics import features
 from selfcal.report.demo_page import write_page
 from selfcal.report.pictures import first_of_each_class
 from selfcal.run import Run
-from selfcal.sampling import Samples
+from selfcal.diffusion.generator import Samples
 
 DATA, LABELS = "digits", 0.02
 RIVALS = ("cg", "cg-sc-all")

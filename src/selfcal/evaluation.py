@@ -21,9 +21,9 @@ from selfcal.metrics import interval
 from selfcal.metrics.comparable import ENOUGH
 from selfcal.metrics.features import Features
 from selfcal.metrics.prdc import Balls
-from selfcal.noise import Noise
+from selfcal.diffusion.noise import Noise
 from selfcal.run import Run
-from selfcal.sampling import Samples
+from selfcal.diffusion.generator import Samples
 
 NEIGHBOURS = 5
 LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported

@@ -15,7 +15,7 @@ from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data import Pool
 from selfcal.core.errors import unknown
 from selfcal.nets import build_classifier, build_conditional, build_score, form_of
-from selfcal.noise import Noise, Noisy
+from selfcal.diffusion.noise import Noise, Noisy
 from selfcal.objectives import (
     ConditionalEstimate,
     Estimate,

@@ -17,8 +17,8 @@ from selfcal import checkpoint, methods, records
 from selfcal.core.settings import Settings
 from selfcal.data import Dataset, Pool, load_data, reveal
 from selfcal.core.errors import SelfcalError
-from selfcal.noise import Noise
-from selfcal.sampling import Samples, sample_classes
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.generator import Samples, sample_classes
 
 
 @dataclass(frozen=True)

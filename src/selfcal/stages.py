@@ -19,7 +19,7 @@ from selfcal.core.files import surfaced
 from selfcal.interruption import Interrupted, StopRequest
 from selfcal.journal import DIVERGED, ROLLED_BACK, Journal
 from selfcal.methods import Context, Stage, Weighted
-from selfcal.noise import Noisy
+from selfcal.diffusion.noise import Noisy
 from selfcal.objectives.reading import Remembers
 from selfcal.processes import wait_for_everyone
 from selfcal.core.progress import bar, say

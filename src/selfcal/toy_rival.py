@@ -23,7 +23,7 @@ from selfcal.checkpoint import sync, write_json
 from selfcal.core.settings import Settings
 from selfcal.data import UNLABELED, Pool, moons
 from selfcal.core.errors import SelfcalError
-from selfcal.guidance import classifier_guided
+from selfcal.diffusion.guidance import classifier_guided
 from selfcal.methods import Context
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,
@@ -32,9 +32,9 @@ from selfcal.metrics.gradients import (
     paper_grid,
     scaled_errors,
 )
-from selfcal.noise import Noise, ScoreFn
+from selfcal.diffusion.noise import Noise, ScoreFn
 from selfcal.objectives.reading import Logits
-from selfcal.samplers import sample_euler
+from selfcal.diffusion.samplers import sample_euler
 from selfcal.stages import Diverged, finite_losses, new_learner, steps_of
 from selfcal.training import random_state
 

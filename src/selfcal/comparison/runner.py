@@ -25,7 +25,7 @@ from selfcal.fitting import default_preset, train
 from selfcal.methods import find
 from selfcal.ownership import sole_owner
 from selfcal.report.pictures import first_of_each_class
-from selfcal.sampling import Samples
+from selfcal.diffusion.generator import Samples
 from selfcal.workers import Slot
 
 Task = Cell | int

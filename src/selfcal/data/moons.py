@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import make_moons
 
 from selfcal.data.dataset import Dataset
-from selfcal.data.mixture import GaussianMixture
+from selfcal.diffusion.mixture import GaussianMixture
 
 TRAIN, TEST = 2000, 2000
 

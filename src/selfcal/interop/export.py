@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import selfcal
-from selfcal import samplers
+from selfcal.diffusion import samplers
 from selfcal.core.errors import SelfcalError
 from selfcal.nets.builders import KINDS, score_recipes
 from selfcal.run import Run

@@ -10,10 +10,10 @@ from diffusers import ConfigMixin, DiffusionPipeline, ImagePipelineOutput, Model
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
-from selfcal.guidance import GUIDES
+from selfcal.diffusion.guidance import GUIDES
 from selfcal.nets.recipes import make_classifier, make_score_model
-from selfcal.noise import Noise
-from selfcal.samplers import SAMPLERS
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.samplers import SAMPLERS
 
 OUTPUTS = ("pil", "np", "pt")
 

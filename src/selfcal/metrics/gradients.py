@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.guidance import input_gradient
+from selfcal.diffusion.guidance import input_gradient
 from selfcal.objectives.reading import Logits
 
 LOWER_IS_BETTER = {"gradient_mse": True, "gradient_cs": False, "cond_score_cs": False, "direction_cs": False}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from selfcal.nets.blocks import norm
 from selfcal.nets.ncsnpp import Encoder
-from selfcal.noise import like
+from selfcal.diffusion.noise import like
 
 
 class Classifier(nn.Module):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.noise import ScoreFn
+from selfcal.diffusion.noise import ScoreFn
 from selfcal.objectives.dsm import residual
 from selfcal.objectives.reading import Reading, Term
 

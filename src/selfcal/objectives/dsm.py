@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from selfcal.noise import Noisy, like
+from selfcal.diffusion.noise import Noisy, like
 from selfcal.objectives.reading import ConditionalEstimate, Estimate, Term
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from selfcal.noise import Noise, like
+from selfcal.diffusion.noise import Noise, like
 from selfcal.objectives.reading import Logits, Reading, Term
 
 

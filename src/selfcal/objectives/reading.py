@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from selfcal.data import UNLABELED
-from selfcal.noise import Noisy, ScoreFn
+from selfcal.diffusion.noise import Noisy, ScoreFn
 
 Term = Callable[[Any], Tensor]
 """A reading -> a scalar. What a term needs beyond the reading goes into its constructor."""

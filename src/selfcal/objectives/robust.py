@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.data import UNLABELED
-from selfcal.noise import like
+from selfcal.diffusion.noise import like
 from selfcal.objectives.reading import Logits, Reading, Term
 
 

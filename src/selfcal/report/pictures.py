@@ -8,7 +8,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from selfcal.sampling import Samples
+from selfcal.diffusion.generator import Samples
 
 RED = (214, 40, 40)
 

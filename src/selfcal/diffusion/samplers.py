@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import unknown
-from selfcal.noise import Noise, ScoreFn
+from selfcal.diffusion.noise import Noise, ScoreFn
 
 
 def gaussian(x: Tensor, rng: torch.Generator | None) -> Tensor:

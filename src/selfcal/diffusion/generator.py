@@ -13,9 +13,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from selfcal import guidance, samplers
+from selfcal.diffusion import guidance
+from selfcal.diffusion import samplers
 from selfcal.core.errors import SelfcalError
-from selfcal.noise import Noise, ScoreFn
+from selfcal.diffusion.noise import Noise, ScoreFn
 from selfcal.core.progress import Tick, bar
 from selfcal.training import random_state
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from selfcal.data import UNLABELED
 from selfcal.core.errors import unknown
-from selfcal.noise import ScoreFn
+from selfcal.diffusion.noise import ScoreFn
 from selfcal.objectives.reading import Logits
 
 Conditional = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal.noise import like
+from selfcal.diffusion.noise import like
 
 
 @dataclass(frozen=True)
