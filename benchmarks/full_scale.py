@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from selfcal.core.settings import resolve
 from selfcal.data import Pool, reveal
 from selfcal.data.dataset import Dataset, no_test
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.nets.ncsnpp import NCSNpp
 from selfcal.planning import trial_step
 

@@ -25,7 +25,7 @@ from selfcal.data import Pool, load_data, reveal
 from selfcal.demo import demo
 from selfcal.evaluation import Reference
 from selfcal.fitting import new_learner
-from selfcal.methods import CLASSIFIER_SCALES, METHODS, Context, Stage
+from selfcal.methods.table import CLASSIFIER_SCALES, METHODS, Context, Stage
 from selfcal.metrics import features
 from selfcal.nets import build_score
 from selfcal.diffusion.noise import Noise, Noisy

@@ -26,7 +26,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.interop import diffusers as ours
 from selfcal.interop import schedulers
 from selfcal.interop.export import portable_source
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.metrics import features, generation_accuracy
 from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UnitScore, Velocity
 from selfcal.nets.forms import ScoreModel

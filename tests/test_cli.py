@@ -67,7 +67,7 @@ def test_help_lists_the_commands_quickly(tmp_path):
 
 
 def test_methods_prints_every_row(capsys):
-    from selfcal.methods import METHODS
+    from selfcal.methods.table import METHODS
 
     code, out, _ = typed(capsys, "methods")
     assert code == 0

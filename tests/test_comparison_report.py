@@ -12,7 +12,7 @@ from scipy import stats
 from selfcal import costs
 from selfcal.core.settings import Settings
 from selfcal.core.errors import SelfcalError
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report.claims import claims
 from selfcal.report.summary import STUDENT, Estimate, Summary, student

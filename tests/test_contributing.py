@@ -9,8 +9,8 @@ import torch
 
 import selfcal
 from oracle import perturbed, three_classes
-from selfcal import methods
-from selfcal.objectives import Reading
+from selfcal.methods.table import table as methods
+from selfcal.methods.terms import Reading
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
 

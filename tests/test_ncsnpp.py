@@ -15,7 +15,8 @@ from selfcal.nets.classifier import EncoderHead
 from selfcal.nets.forms import EDM, VE, ScoreModel
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
 from selfcal.diffusion.noise import Noise
-from selfcal.objectives import Reading, self_calibration
+from selfcal.methods.terms import Reading
+from selfcal.methods.terms import self_calibration
 
 SMALL = {"width": 8, "multipliers": (1, 2), "blocks": 1, "attention": (1,), "dropout": 0.0}
 

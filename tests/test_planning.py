@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from selfcal import cli
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.planning import plan
 from selfcal.report.plan_table import duration, scaled
 

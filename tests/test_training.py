@@ -15,7 +15,7 @@ from selfcal import checkpoint, fitting
 from selfcal.core.settings import NetworkSettings
 from selfcal.data import UNLABELED
 from selfcal.core.errors import SelfcalError
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.diffusion.noise import Noise
 from selfcal.training import Learner, learning_rate, random_state, share
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfcal import checkpoint, methods, processes
+from selfcal import checkpoint, processes
+from selfcal.methods.table import table as methods
 from selfcal import run as runs
 from selfcal.core.settings import Settings, pairs, resolve
 from selfcal.data import Dataset, load_data, reveal

@@ -17,7 +17,7 @@ from selfcal import workers
 from selfcal.checkpoint import write_json
 from selfcal.core.errors import SelfcalError
 from selfcal.fitting import train
-from selfcal.methods import CLASSIFIER_SCALES
+from selfcal.methods.table import CLASSIFIER_SCALES
 from selfcal.metrics import features
 from selfcal.report.demo_page import write_page
 from selfcal.report.pictures import first_of_each_class

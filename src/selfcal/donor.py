@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from selfcal import checkpoint, methods
+from selfcal import checkpoint
+from selfcal.methods.table import table as methods
 from selfcal import run as runs
 from selfcal.core.settings import Settings
 from selfcal.data import Dataset

@@ -13,7 +13,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 import selfcal
-from selfcal import methods, processes
+from selfcal import processes
+from selfcal.methods.table import table as methods
 from selfcal import run as runs
 from selfcal.core.settings import Settings, presets, resolve
 from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
@@ -21,7 +22,7 @@ from selfcal.donor import compatible_score, score_sha256, take_over
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.interruption import StopRequest, stop_requests
-from selfcal.methods import Stage
+from selfcal.methods.table import Stage
 from selfcal.nets import without_memory
 from selfcal.ownership import claimed
 from selfcal.ownership import differences as differences

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from selfcal import fitting, methods
+from selfcal import fitting
+from selfcal.methods.table import table as methods
 from selfcal.diffusion import samplers
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import Dataset, Pool, load_data, reveal
-from selfcal.methods import Context, Stage
+from selfcal.methods.table import Context, Stage
 from selfcal.diffusion.noise import Noisy
 from selfcal.training import random_state
 

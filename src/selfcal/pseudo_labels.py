@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from selfcal.data import UNLABELED, Dataset, Pool
-from selfcal.objectives.reading import Logits
+from selfcal.methods.reading import Logits
 
 BATCH = 1000
 

@@ -18,9 +18,9 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
 from selfcal.interruption import Interrupted, StopRequest
 from selfcal.journal import DIVERGED, ROLLED_BACK, Journal
-from selfcal.methods import Context, Stage, Weighted
+from selfcal.methods.table import Context, Stage, Weighted
 from selfcal.diffusion.noise import Noisy
-from selfcal.objectives.reading import Remembers
+from selfcal.methods.reading import Remembers
 from selfcal.processes import wait_for_everyone
 from selfcal.core.progress import bar, say
 from selfcal.training import Learner, Step, random_state

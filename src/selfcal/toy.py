@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from selfcal import methods, workers
+from selfcal import workers
+from selfcal.methods.table import table as methods
 from selfcal.checkpoint import write_json
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons

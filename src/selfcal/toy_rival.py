@@ -18,13 +18,13 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from selfcal import methods
+from selfcal.methods.table import table as methods
 from selfcal.checkpoint import sync, write_json
 from selfcal.core.settings import Settings
 from selfcal.data import UNLABELED, Pool, moons
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.guidance import classifier_guided
-from selfcal.methods import Context
+from selfcal.methods.table import Context
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,
     best_scale,
@@ -33,7 +33,7 @@ from selfcal.metrics.gradients import (
     scaled_errors,
 )
 from selfcal.diffusion.noise import Noise, ScoreFn
-from selfcal.objectives.reading import Logits
+from selfcal.methods.reading import Logits
 from selfcal.diffusion.samplers import sample_euler
 from selfcal.stages import Diverged, finite_losses, new_learner, steps_of
 from selfcal.training import random_state

@@ -18,7 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from selfcal.core.settings import NetworkSettings
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.noise import Noisy
-from selfcal.objectives.reading import Remembers
+from selfcal.methods.reading import Remembers
 from selfcal.processes import reduced
 
 

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from selfcal import processes
 from selfcal.core.settings import resolve
 from selfcal.data import Pool, load_data, reveal
-from selfcal.methods import METHODS, Context
+from selfcal.methods.table import METHODS, Context
 from selfcal.stages import new_learner, steps_of
 
 

@@ -15,7 +15,7 @@ from selfcal import checkpoint
 from selfcal.core.settings import resolve
 from selfcal.core.errors import SelfcalError
 from selfcal.fitting import new_learner
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 
 TRUNCATIONS, FLIPS = 20, 100
 

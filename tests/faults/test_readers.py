@@ -34,7 +34,7 @@ from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
 from selfcal.core.errors import SelfcalError
-from selfcal.methods import Context
+from selfcal.methods.table import Context
 
 pytestmark = pytest.mark.timeout(3600 if small.LONG else 300)
 

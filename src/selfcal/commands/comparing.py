@@ -21,7 +21,7 @@ def methods() -> None:
     """
     from selfcal import costs
     from selfcal.core.settings import Settings
-    from selfcal.methods import METHODS, Context
+    from selfcal.methods.table import METHODS, Context
 
     measured = costs.measured()
     table = Table("method", "network", "loss: weight·term(data it sees)", "guides by", box=None, padding=(0, 1))
@@ -114,7 +114,7 @@ def compare(
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
     """
     from selfcal.comparison import compare as run_comparison
-    from selfcal.methods import BEYOND, METHODS
+    from selfcal.methods.table import BEYOND, METHODS
     from selfcal.report.comparison_page import print_comparison, write_comparison
 
     sets = {"all": list(METHODS), "paper": [m for m in METHODS if m not in BEYOND]}

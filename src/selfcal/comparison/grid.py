@@ -22,7 +22,7 @@ from selfcal.checkpoint import write_json
 from selfcal.core.settings import Settings
 from selfcal.core.errors import SelfcalError
 from selfcal.fitting import differences
-from selfcal.methods import find
+from selfcal.methods.table import find
 
 FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
 

@@ -22,7 +22,7 @@ from selfcal.data import SOURCES, Dataset, load_data, reveal
 from selfcal.core.errors import SelfcalError
 from selfcal.evaluation import how_many
 from selfcal.fitting import default_preset, train
-from selfcal.methods import find
+from selfcal.methods.table import find
 from selfcal.ownership import sole_owner
 from selfcal.report.pictures import first_of_each_class
 from selfcal.diffusion.generator import Samples

@@ -12,7 +12,7 @@ from torch import Tensor
 from selfcal.data import UNLABELED
 from selfcal.core.errors import unknown
 from selfcal.diffusion.noise import ScoreFn
-from selfcal.objectives.reading import Logits
+from selfcal.methods.reading import Logits
 
 Conditional = Callable[[Tensor, Tensor, Tensor], Tensor]
 """A class-conditional score model: x (B, *), sigma (B,), y (B,) -> a score; y = −1 is the null token."""

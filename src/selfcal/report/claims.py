@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from selfcal.methods import BEYOND, GUIDED
+from selfcal.methods.table import BEYOND, GUIDED
 from selfcal.report.comparison_tables import labels_in_words
 from selfcal.report.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
 

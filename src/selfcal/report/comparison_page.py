@@ -13,7 +13,7 @@ from rich.table import Table
 from selfcal import costs
 from selfcal.comparison.grid import Cell, Grid
 from selfcal.core.errors import SelfcalError
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.report import comparison_tables as tables
 from selfcal.report import figures
 from selfcal.report.claims import RULE, claims, claims_in_markdown

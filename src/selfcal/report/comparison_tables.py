@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from selfcal.methods import GUIDED, METHODS
+from selfcal.methods.table import GUIDED, METHODS
 from selfcal.report.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
 
 TABLES = {  # title: its metrics

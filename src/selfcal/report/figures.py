@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from selfcal.methods import METHODS
+from selfcal.methods.table import METHODS
 from selfcal.report.summary import LOWER_IS_BETTER, Summary
 
 COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from selfcal.methods import find
+from selfcal.methods.table import find
 from selfcal.metrics import check_comparable
 
 COLUMNS = {  # key of a result: its head

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from selfcal.diffusion.noise import Noisy, like
-from selfcal.objectives.reading import ConditionalEstimate, Estimate, Term
+from selfcal.methods.reading import ConditionalEstimate, Estimate, Term
 
 
 def residual(batch: Noisy, score: Tensor) -> Tensor:

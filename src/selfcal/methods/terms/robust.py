@@ -8,7 +8,7 @@ from torch import Tensor
 
 from selfcal.data import UNLABELED
 from selfcal.diffusion.noise import like
-from selfcal.objectives.reading import Logits, Reading, Term
+from selfcal.methods.reading import Logits, Reading, Term
 
 
 def attack(classifier: Logits, x: Tensor, sigma: Tensor, y: Tensor, epsilon: Tensor, steps: int) -> Tensor:

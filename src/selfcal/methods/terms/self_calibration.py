@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from selfcal.objectives.dsm import residual
-from selfcal.objectives.reading import Reading, Term
+from selfcal.methods.terms.dsm import residual
+from selfcal.methods.reading import Reading, Term
 
 Weights = Callable[[Reading], Tensor]
 """How much each example of a reading counts, (B,)."""

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.data import UNLABELED
-from selfcal.objectives.reading import Reading, Term
+from selfcal.methods.reading import Reading, Term
 
 
 def cross_entropy(smoothing: float = 0.0) -> Term:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal.objectives.reading import Reading, Term
+from selfcal.methods.reading import Reading, Term
 
 
 def jacobian(projections: int | None = 1) -> Term:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from selfcal.diffusion.noise import Noise, like
-from selfcal.objectives.reading import Logits, Reading, Term
+from selfcal.methods.reading import Logits, Reading, Term
 
 STEP = 0.2  # Langevin step b² as a share of the posterior's variance δ²σ²/(δ² + σ²)
 

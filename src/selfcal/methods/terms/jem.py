@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from selfcal.diffusion.noise import Noise, like
-from selfcal.objectives.reading import Logits, Reading, Term
+from selfcal.methods.reading import Logits, Reading, Term
 
 
 class Buffer:
