@@ -15,7 +15,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 import selfcal
-from selfcal.planning import plan
+from selfcal.training.plan import plan
 from selfcal.report.figures import OTHERS, panel, svg
 from selfcal.report.pictures import sample_grid
 from selfcal.run import Run

@@ -18,7 +18,7 @@ from selfcal.data import Pool, reveal
 from selfcal.data.dataset import Dataset, no_test
 from selfcal.methods.table import METHODS
 from selfcal.nets.ncsnpp import NCSNpp
-from selfcal.planning import trial_step
+from selfcal.training.plan import trial_step
 
 aten = torch.ops.aten
 PRODUCTS = (aten.convolution, aten.mm, aten.addmm, aten.bmm, aten.baddbmm)

@@ -24,12 +24,12 @@ from selfcal.core.settings import NETWORKS, Settings, resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.demo import demo
 from selfcal.evaluation import Reference
-from selfcal.fitting import new_learner
+from selfcal.training.fit import new_learner
 from selfcal.methods.table import CLASSIFIER_SCALES, METHODS, Context, Stage
 from selfcal.metrics import features
 from selfcal.nets import build_score
 from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.training import random_state
+from selfcal.training.loop import random_state
 
 DEMO = Path("runs/demo")  # where `make demo` leaves it
 

@@ -30,7 +30,7 @@ from selfcal.methods.table import METHODS
 from selfcal.metrics import features, generation_accuracy
 from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UnitScore, Velocity
 from selfcal.nets.forms import ScoreModel
-from selfcal.training import random_state
+from selfcal.training.loop import random_state
 
 diffusers = pytest.importorskip("diffusers")
 TINY = Path(__file__).parent / "vectors" / "ncsnpp_tiny.safetensors"

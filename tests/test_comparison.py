@@ -22,7 +22,7 @@ from selfcal.comparison.board import Board, in_words
 from selfcal.comparison.grid import apart, canonical
 from selfcal.comparison.runner import Runner
 from selfcal.core.errors import SelfcalError
-from selfcal.ownership import sole_owner
+from selfcal.training.lock import sole_owner
 from selfcal.report.comparison_page import print_comparison, write_comparison
 
 BUDGET = {"steps": 5, "count": 40, "jobs": 1}

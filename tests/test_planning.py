@@ -7,7 +7,7 @@ import torch
 
 from selfcal import cli
 from selfcal.methods.table import METHODS
-from selfcal.planning import plan
+from selfcal.training.plan import plan
 from selfcal.report.plan_table import duration, scaled
 
 

@@ -17,7 +17,7 @@ from selfcal.methods.terms import jacobian
 from selfcal.methods.terms.dsm import residual
 from selfcal.methods.terms.recovery import langevin
 from selfcal.methods.terms.robust import attack
-from selfcal.pseudo_labels import complete
+from selfcal.training.pseudo_labels import complete
 
 MIXTURE = three_classes()
 

@@ -13,7 +13,7 @@ from selfcal import cli, toy_rival
 from selfcal.core.settings import resolve
 from selfcal.data import moons
 from selfcal.core.errors import SelfcalError
-from selfcal.fitting import Diverged
+from selfcal.training.fit import Diverged
 from selfcal.diffusion.guidance import likelihood_score
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from selfcal.adopting import adopt
     from selfcal.core.errors import SelfcalError
-    from selfcal.fitting import train
+    from selfcal.training.fit import train
     from selfcal.run import Run, load
     from selfcal.diffusion.generator import Samples
 
@@ -22,7 +22,7 @@ _ROOMS = {
     "SelfcalError": "selfcal.core.errors",
     "adopt": "selfcal.adopting",
     "load": "selfcal.run",
-    "train": "selfcal.fitting",
+    "train": "selfcal.training.fit",
 }
 
 

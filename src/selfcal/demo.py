@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from selfcal import workers
-from selfcal.checkpoint import write_json
+from selfcal.training.checkpoint import write_json
 from selfcal.core.errors import SelfcalError
-from selfcal.fitting import train
+from selfcal.training.fit import train
 from selfcal.methods.table import CLASSIFIER_SCALES
 from selfcal.metrics import features
 from selfcal.report.demo_page import write_page

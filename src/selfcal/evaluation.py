@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from selfcal import metrics
-from selfcal.checkpoint import write_json
+from selfcal.training.checkpoint import write_json
 from selfcal.data import UNLABELED, Dataset
 from selfcal.core.errors import SelfcalError
 from selfcal.metrics import features as extractors

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal import checkpoint, records
+from selfcal.training.loop import checkpoint
+from selfcal.training.loop import records
 from selfcal.methods.table import table as methods
 from selfcal.core.settings import Settings
 from selfcal.data import Dataset, Pool, load_data, reveal

@@ -13,11 +13,11 @@ import torch
 
 from selfcal import workers
 from selfcal.methods.table import table as methods
-from selfcal.checkpoint import write_json
+from selfcal.training.checkpoint import write_json
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons
 from selfcal.core.errors import SelfcalError
-from selfcal.fitting import differences
+from selfcal.training.fit import differences
 from selfcal.core.progress import bar
 from selfcal.report.toy_page import write_page
 from selfcal.toy_rival import TRUTH, Task, compete, draw

@@ -19,7 +19,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from selfcal.methods.table import table as methods
-from selfcal.checkpoint import sync, write_json
+from selfcal.training.checkpoint import sync, write_json
 from selfcal.core.settings import Settings
 from selfcal.data import UNLABELED, Pool, moons
 from selfcal.core.errors import SelfcalError
@@ -35,8 +35,8 @@ from selfcal.metrics.gradients import (
 from selfcal.diffusion.noise import Noise, ScoreFn
 from selfcal.methods.reading import Logits
 from selfcal.diffusion.samplers import sample_euler
-from selfcal.stages import Diverged, finite_losses, new_learner, steps_of
-from selfcal.training import random_state
+from selfcal.training.stage import Diverged, finite_losses, new_learner, steps_of
+from selfcal.training.loop import random_state
 
 TRUTH = "truth"
 """The exact posterior, measured like a method: its errors must be none."""

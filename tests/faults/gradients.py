@@ -7,11 +7,11 @@ import sys
 import torch
 from safetensors.torch import save_file
 
-from selfcal import processes
+from selfcal.training.loop import processes
 from selfcal.core.settings import resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.methods.table import METHODS, Context
-from selfcal.stages import new_learner, steps_of
+from selfcal.training.stage import new_learner, steps_of
 
 
 def main(file: str) -> None:

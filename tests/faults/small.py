@@ -11,8 +11,8 @@ import traceback
 from pathlib import Path
 
 import selfcal
-import selfcal.fitting  # here, so that forked children need not import it
-from selfcal import checkpoint
+import selfcal.training.fit  # here, so that forked children need not import it
+from selfcal.training.loop import checkpoint
 
 LONG = os.environ.get("SELFCAL_FAULTS") == "long"
 STEPS, SAVE_EVERY = 30, 5

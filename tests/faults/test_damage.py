@@ -11,10 +11,10 @@ from accelerate import Accelerator
 
 import selfcal
 import small
-from selfcal import checkpoint
+from selfcal.training.loop import checkpoint
 from selfcal.core.settings import resolve
 from selfcal.core.errors import SelfcalError
-from selfcal.fitting import new_learner
+from selfcal.training.fit import new_learner
 from selfcal.methods.table import METHODS
 
 TRUNCATIONS, FLIPS = 20, 100

@@ -15,7 +15,7 @@ import pytest
 
 import selfcal
 import small
-from selfcal import checkpoint
+from selfcal.training.loop import checkpoint
 from selfcal.core.errors import SelfcalError
 
 

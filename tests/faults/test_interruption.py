@@ -13,7 +13,7 @@ import pytest
 
 import small
 from selfcal.core.errors import SelfcalError
-from selfcal.interruption import Interrupted, stop_requests
+from selfcal.training.signals import Interrupted, stop_requests
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_signal_between_two_checkpoints_saves_the_step(tmp_path, whole):
     for at in (3, 7, 19):
 
         def hurry(at=at):
-            from selfcal import stages
+            from selfcal.training.loop import stage as stages
 
             real = stages.finite_losses
 

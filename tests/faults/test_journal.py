@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from selfcal.journal import ROLLED_BACK, Journal
+from selfcal.training.journal import ROLLED_BACK, Journal
 
 
 def written(tmp_path):

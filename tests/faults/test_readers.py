@@ -28,7 +28,8 @@ from PIL import Image
 import selfcal
 import small
 from mutations import altered, hostile
-from selfcal import checkpoint, stages
+from selfcal.training.loop import checkpoint
+from selfcal.training.loop import stage as stages
 from selfcal.commands.measuring import show
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
@@ -229,7 +230,7 @@ def test_a_file_of_a_run_directory(run, capsys, name, data):
 
 @given(data=st.data())
 def test_the_log_of_a_run_directory(run, data):
-    from selfcal.journal import Journal
+    from selfcal.training.journal import Journal
 
     file = run / "log.jsonl"
     good = file.read_bytes()

@@ -10,8 +10,9 @@ import torch
 
 import selfcal
 import small
-from selfcal import checkpoint, stages
-from selfcal.training import Step
+from selfcal.training.loop import checkpoint
+from selfcal.training.loop import stage as stages
+from selfcal.training.loop import Step
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def trouble(monkeypatch):
 
     def stages_lr(step):
         from selfcal.core.settings import resolve
-        from selfcal.training import learning_rate
+        from selfcal.training.loop import learning_rate
 
         return learning_rate(resolve("moons", small.SETTINGS, small.STEPS).score, step - 1)
 

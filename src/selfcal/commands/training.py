@@ -58,12 +58,12 @@ def train(
         Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
     if dry_run:
-        from selfcal.planning import plan
+        from selfcal.training.plan import plan
         from selfcal.report.plan_table import print_plan
 
         print_plan(out_console, plan(data, method, labels, seed=seed, steps=steps, preset=preset, settings=set or []))
         return
-    from selfcal.fitting import train as run_training
+    from selfcal.training.fit import train as run_training
 
     run = run_training(
         data,

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from selfcal.checkpoint import write_json
+from selfcal.training.checkpoint import write_json
 from selfcal.core.settings import Settings
 from selfcal.core.errors import SelfcalError
-from selfcal.fitting import differences
+from selfcal.training.fit import differences
 from selfcal.methods.table import find
 
 FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again

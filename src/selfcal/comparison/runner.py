@@ -14,16 +14,16 @@ import numpy as np
 import torch
 
 from selfcal import costs
-from selfcal.checkpoint import write_json
+from selfcal.training.checkpoint import write_json
 from selfcal.comparison.board import Board
 from selfcal.comparison.grid import FINISHED, Cell, Grid, Protocol, canonical
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
 from selfcal.core.errors import SelfcalError
 from selfcal.evaluation import how_many
-from selfcal.fitting import default_preset, train
+from selfcal.training.fit import default_preset, train
 from selfcal.methods.table import find
-from selfcal.ownership import sole_owner
+from selfcal.training.lock import sole_owner
 from selfcal.report.pictures import first_of_each_class
 from selfcal.diffusion.generator import Samples
 from selfcal.workers import Slot

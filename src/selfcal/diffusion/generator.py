@@ -18,7 +18,7 @@ from selfcal.diffusion import samplers
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.noise import Noise, ScoreFn
 from selfcal.core.progress import Tick, bar
-from selfcal.training import random_state
+from selfcal.training.loop import random_state
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from selfcal.interop.schedulers import family_of, installed, known_keywords
 from selfcal.nets import without_memory
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.recipes import Recipe, make_score_model
-from selfcal.records import LARGEST_EXAMPLE
+from selfcal.training.records import LARGEST_EXAMPLE
 
 LATENT = ("vae", "vqvae", "movq", "image_encoder")
 TEXT = ("text_encoder", "tokenizer", "prior")

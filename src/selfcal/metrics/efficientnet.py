@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.checkpoint import file_sha256
+from selfcal.training.checkpoint import file_sha256
 from selfcal.core.errors import SelfcalError
 
 SIDE = (

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfcal.checkpoint import file_sha256
+from selfcal.training.checkpoint import file_sha256
 from selfcal.core.errors import SelfcalError
 
 PAGE = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from selfcal.checkpoint import file_sha256
+from selfcal.training.checkpoint import file_sha256
 from selfcal.data import UNLABELED, Dataset, load_data
 from selfcal.core.progress import bar
 

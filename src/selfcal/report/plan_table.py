@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from selfcal.planning import Plan
+from selfcal.training.plan import Plan
 
 
 def print_plan(console: Console, plan: Plan) -> None:

@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 from accelerate import Accelerator
 
-from selfcal.processes import reduced
+from selfcal.training.processes import reduced
 
 
 class Interrupted(KeyboardInterrupt):

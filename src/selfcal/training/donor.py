@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from selfcal import checkpoint
+from selfcal.training.loop import checkpoint
 from selfcal.methods.table import table as methods
 from selfcal import run as runs
 from selfcal.core.settings import Settings
 from selfcal.data import Dataset
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
-from selfcal.ownership import differences
+from selfcal.training.lock import differences
 
 
 def compatible_score(donor: runs.Run, row: methods.Method, settings: Settings, data: Dataset) -> runs.Run:

@@ -19,7 +19,7 @@ from selfcal.core.settings import NetworkSettings
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
-from selfcal.processes import reduced
+from selfcal.training.processes import reduced
 
 
 @dataclass(frozen=True)
