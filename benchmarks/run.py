@@ -23,10 +23,10 @@ from selfcal import costs
 from selfcal.core.settings import NETWORKS, Settings, resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.demo import demo
-from selfcal.evaluation import Reference
+from selfcal.evaluation.evaluate import Reference
 from selfcal.training.fit import new_learner
 from selfcal.methods.table import CLASSIFIER_SCALES, METHODS, Context, Stage
-from selfcal.metrics import features
+from selfcal.evaluation.evaluate import features
 from selfcal.nets import build_score
 from selfcal.diffusion.noise import Noise, Noisy
 from selfcal.training.loop import random_state

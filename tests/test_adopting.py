@@ -27,7 +27,8 @@ from selfcal.interop import diffusers as ours
 from selfcal.interop import schedulers
 from selfcal.interop.export import portable_source
 from selfcal.methods.table import METHODS
-from selfcal.metrics import features, generation_accuracy
+from selfcal.metrics import generation_accuracy
+from selfcal.evaluation.evaluate import features
 from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UnitScore, Velocity
 from selfcal.nets.forms import ScoreModel
 from selfcal.training.loop import random_state

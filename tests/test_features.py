@@ -15,7 +15,8 @@ import selfcal
 from selfcal import cli
 from selfcal.data import load_data
 from selfcal.core.errors import SelfcalError
-from selfcal.metrics import features, linear_judge
+from selfcal.evaluation.evaluate import features
+from selfcal.evaluation.evaluate import linear_judge
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from selfcal.metrics import (
     precision_recall,
     reliability,
 )
-from selfcal.metrics import features as extractors
+from selfcal.evaluation.evaluate import features as extractors
 from selfcal.metrics.interval import jackknife
 
 
@@ -285,7 +285,7 @@ def test_fid_of_degenerate_features():
 def test_a_judge_is_trained_once_for_other_images(monkeypatch):
     """Two kinds of stripes: easy to tell apart, and the second call reads the first one's file."""
     from selfcal.data.dataset import Dataset, no_test
-    from selfcal.metrics import judge as judging
+    from selfcal.evaluation.evaluate import judge as judging
 
     monkeypatch.setattr(judging, "STEPS", 60)
     y = torch.arange(120) % 2

@@ -18,7 +18,7 @@ from selfcal.training.checkpoint import write_json
 from selfcal.core.errors import SelfcalError
 from selfcal.training.fit import train
 from selfcal.methods.table import CLASSIFIER_SCALES
-from selfcal.metrics import features
+from selfcal.evaluation.evaluate import features
 from selfcal.report.demo_page import write_page
 from selfcal.report.pictures import first_of_each_class
 from selfcal.run import Run

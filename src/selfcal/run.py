@@ -167,7 +167,7 @@ class Run:
 
     def evaluate(self, **choices: Any) -> dict[str, Any]:
         """Every metric into metrics.json; see `selfcal.evaluation.evaluate`."""
-        from selfcal.evaluation import evaluate
+        from selfcal.evaluation.evaluate import evaluate
 
         return evaluate(self, **choices)
 

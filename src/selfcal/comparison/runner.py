@@ -20,7 +20,7 @@ from selfcal.comparison.grid import FINISHED, Cell, Grid, Protocol, canonical
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
 from selfcal.core.errors import SelfcalError
-from selfcal.evaluation import how_many
+from selfcal.evaluation.evaluate import how_many
 from selfcal.training.fit import default_preset, train
 from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner

@@ -16,10 +16,10 @@ from selfcal import metrics
 from selfcal.training.checkpoint import write_json
 from selfcal.data import UNLABELED, Dataset
 from selfcal.core.errors import SelfcalError
-from selfcal.metrics import features as extractors
+from selfcal.evaluation.evaluate import features as extractors
 from selfcal.metrics import interval
 from selfcal.metrics.comparable import ENOUGH
-from selfcal.metrics.features import Features
+from selfcal.evaluation.features import Features
 from selfcal.metrics.prdc import Balls
 from selfcal.diffusion.noise import Noise
 from selfcal.run import Run

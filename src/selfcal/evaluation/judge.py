@@ -1,7 +1,7 @@
 """A small CNN trained on *all* labels of the data: the judge of samples, never a guide.
 
 Its 64-d penultimate layer gives the features, its softmax the generation accuracy. The one for
-digits is bundled, so that everybody measures with the same; `python -m selfcal.metrics.judge`
+digits is bundled, so that everybody measures with the same; `python -m selfcal.evaluation.judge`
 makes it again.
 """
 

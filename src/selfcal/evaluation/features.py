@@ -18,8 +18,11 @@ from torch import Tensor
 
 from selfcal.data import UNLABELED, Dataset
 from selfcal.core.errors import SelfcalError, unknown
-from selfcal.metrics import efficientnet, inception, judge, linear_judge
-from selfcal.metrics.judge import cache_folder
+from selfcal.evaluation.evaluate import efficientnet
+from selfcal.evaluation.evaluate import inception
+from selfcal.evaluation.evaluate import judge
+from selfcal.evaluation.evaluate import linear_judge
+from selfcal.evaluation.judge import cache_folder
 from selfcal.core.progress import bar
 
 BATCH = 500
