@@ -20,7 +20,7 @@ from torch import nn
 
 import selfcal
 from selfcal import cli
-from selfcal.adopting import open_source
+from selfcal.interop.adopt import open_source
 from selfcal.data import load_data
 from selfcal.core.errors import SelfcalError
 from selfcal.interop import diffusers as ours

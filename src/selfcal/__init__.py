@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from selfcal.adopting import adopt
+    from selfcal.interop.adopt import adopt
     from selfcal.core.errors import SelfcalError
     from selfcal.training.fit import train
     from selfcal.run import Run, load
@@ -20,7 +20,7 @@ _ROOMS = {
     "Run": "selfcal.run",
     "Samples": "selfcal.diffusion.generator",
     "SelfcalError": "selfcal.core.errors",
-    "adopt": "selfcal.adopting",
+    "adopt": "selfcal.interop.adopt",
     "load": "selfcal.run",
     "train": "selfcal.training.fit",
 }

@@ -119,7 +119,7 @@ def adopt(
     set
         As for `selfcal train`.
     """
-    from selfcal.adopting import adopt as run_adoption
+    from selfcal.interop.adopt import adopt as run_adoption
 
     finished(
         run_adoption(
