@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from selfcal.demo import demo
+from selfcal.experiments.demo.demo import demo
 from selfcal.core.errors import SelfcalError
-from selfcal.report.demo_page import what_one_sees, write_page
+from selfcal.experiments.demo.page import what_one_sees, write_page
 
 FIELDS = {
     "method",

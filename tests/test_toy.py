@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from selfcal import cli, toy_rival
+from selfcal import cli
+from selfcal.experiments.toy import rival as toy_rival
 from selfcal.core.settings import resolve
 from selfcal.data import moons
 from selfcal.core.errors import SelfcalError
@@ -24,10 +25,10 @@ from selfcal.metrics.gradients import (
     paper_grid,
     scaled_errors,
 )
-from selfcal.report.toy_page import what_one_sees, write_page
-from selfcal.report.toy_table import markdown, rows, wins
-from selfcal.toy import toy
-from selfcal.toy_rival import Task, compete, truth_at
+from selfcal.experiments.toy.page import what_one_sees, write_page
+from selfcal.experiments.toy.table import markdown, rows, wins
+from selfcal.experiments.toy.toy import toy
+from selfcal.experiments.toy.rival import Task, compete, truth_at
 
 SIGMA = 0.01
 TINY = ("--set", "classifier.width=8", "--set", "classifier.batch=16", "--set", "terms.jem_steps=2")
@@ -162,7 +163,7 @@ def test_a_seed_that_is_done_is_not_done_again(short, monkeypatch):
     before = {p: p.stat().st_mtime_ns for p in short.glob("seeds/*/*")}
     assert len(before) == 2 * 3 * 2
     done = []
-    monkeypatch.setattr("selfcal.toy.compete", lambda task: done.append((task.seed, task.method)) or compete(task))
+    monkeypatch.setattr("selfcal.experiments.toy.toy.compete", lambda task: done.append((task.seed, task.method)) or compete(task))
     (short / "seeds/0001/cg.json").unlink()
     lost = (short / "seeds/0001/cg.npz").read_bytes()
     toy(short, rivals=("cg", "cg-sc-all"), seeds=2, **tiny())
@@ -192,7 +193,7 @@ def test_jem_trains_shorter_unless_told(tmp_path, monkeypatch):
         asked.append({t.method: t.steps for t in tasks})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("selfcal.toy.side_by_side", look)
+    monkeypatch.setattr("selfcal.experiments.toy.toy.side_by_side", look)
     for jem_steps in (None, 16):
         with pytest.raises(KeyboardInterrupt):
             toy(tmp_path / str(jem_steps), rivals=("cg", "cg-jem"), seeds=1, jem_steps=jem_steps, **tiny(steps=16))

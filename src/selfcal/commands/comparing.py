@@ -19,7 +19,7 @@ def methods() -> None:
 
     Example: selfcal methods
     """
-    from selfcal import costs
+    from selfcal.experiments import costs
     from selfcal.core.settings import Settings
     from selfcal.methods.table import METHODS, Context
 
@@ -56,7 +56,7 @@ def demo(*, out: Path = Path("runs/demo"), seed: Whole = 0, steps: Whole | None 
     count
         Samples per guidance scale.
     """
-    from selfcal.demo import demo as run_demo
+    from selfcal.experiments.demo.demo import demo as run_demo
     from selfcal.report.tables import print_results
 
     page = run_demo(out, seed=seed, steps=steps, count=count, show_progress=True)
@@ -113,9 +113,9 @@ def compare(
     set
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
     """
-    from selfcal.comparison import compare as run_comparison
+    from selfcal.experiments.compare import compare as run_comparison
     from selfcal.methods.table import BEYOND, METHODS
-    from selfcal.report.comparison_page import print_comparison, write_comparison
+    from selfcal.experiments.compare.page import print_comparison, write_comparison
 
     sets = {"all": list(METHODS), "paper": [m for m in METHODS if m not in BEYOND]}
     grid = run_comparison(
@@ -183,8 +183,8 @@ def toy(
     set
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
     """
-    from selfcal.report.toy_table import print_table
-    from selfcal.toy import toy as run_toy
+    from selfcal.experiments.toy.table import print_table
+    from selfcal.experiments.toy.toy import toy as run_toy
 
     page = run_toy(
         out,

@@ -5,19 +5,19 @@ from pathlib import Path
 
 
 def _comparison(folder: Path) -> Path:
-    from selfcal.report.comparison_page import write_comparison
+    from selfcal.experiments.compare.page import write_comparison
 
     return write_comparison(folder)
 
 
 def _demo(folder: Path) -> Path:
-    from selfcal.report.demo_page import write_page
+    from selfcal.experiments.demo.page import write_page
 
     return write_page(folder)
 
 
 def _toy(folder: Path) -> Path:
-    from selfcal.report.toy_page import write_page
+    from selfcal.experiments.toy.page import write_page
 
     return write_page(folder)
 

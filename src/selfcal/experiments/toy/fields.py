@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from selfcal.report.toy_table import title
+from selfcal.experiments.toy.table import title
 
 RED, BLUE, GREY = "#c81e1e", "#1d4ed8", "#c9ced6"
 CLASS_COLOURS = (RED, BLUE)

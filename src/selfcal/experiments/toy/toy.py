@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from selfcal import workers
+from selfcal.experiments import workers
 from selfcal.methods.table import table as methods
 from selfcal.training.checkpoint import write_json
 from selfcal.core.settings import Settings, resolve
@@ -19,8 +19,8 @@ from selfcal.data import moons
 from selfcal.core.errors import SelfcalError
 from selfcal.training.fit import differences
 from selfcal.core.progress import bar
-from selfcal.report.toy_page import write_page
-from selfcal.toy_rival import TRUTH, Task, compete, draw
+from selfcal.experiments.toy.page import write_page
+from selfcal.experiments.toy.rival import TRUTH, Task, compete, draw
 
 RIVALS = ("cg", "cg-sc-all", "cg-dlsm", "cg-jem")
 JEM = "cg-jem"

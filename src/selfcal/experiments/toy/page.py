@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
-from selfcal.report.gradient_fields import draw_fields, draw_paths
+from selfcal.experiments.toy.fields import draw_fields, draw_paths
 from selfcal.report.page import render
-from selfcal.report.toy_table import COLUMNS, best_cells, markdown, measured, rows, sentences, title, wins
+from selfcal.experiments.toy.table import COLUMNS, best_cells, markdown, measured, rows, sentences, title, wins
 
 
 def write_page(out: Path) -> Path:

@@ -5,7 +5,7 @@ runner.py: the cells, side by side
 board.py: the live table
 """
 
-from selfcal.comparison.grid import Cell, Grid, Protocol
-from selfcal.comparison.runner import compare
+from selfcal.experiments.compare.grid import Cell, Grid, Protocol
+from selfcal.experiments.compare.runner import compare
 
 __all__ = ["Cell", "Grid", "Protocol", "compare"]

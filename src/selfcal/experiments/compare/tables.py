@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from selfcal.methods.table import GUIDED, METHODS
-from selfcal.report.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
+from selfcal.experiments.compare.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
 
 TABLES = {  # title: its metrics
     "Sample quality": ("intra_fid", "fid", "density", "coverage"),

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selfcal.core import progress
-from selfcal.comparison.grid import Cell, Grid
+from selfcal.experiments.compare.grid import Cell, Grid
 
 MARKS = {
     "done": "[green]●[/]",

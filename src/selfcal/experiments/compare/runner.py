@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfcal import costs
+from selfcal.experiments import costs
 from selfcal.training.checkpoint import write_json
-from selfcal.comparison.board import Board
-from selfcal.comparison.grid import FINISHED, Cell, Grid, Protocol, canonical
+from selfcal.experiments.compare.board import Board
+from selfcal.experiments.compare.grid import FINISHED, Cell, Grid, Protocol, canonical
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
 from selfcal.core.errors import SelfcalError
@@ -26,7 +26,7 @@ from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner
 from selfcal.report.pictures import first_of_each_class
 from selfcal.diffusion.generator import Samples
-from selfcal.workers import Slot
+from selfcal.experiments.workers import Slot
 
 Task = Cell | int
 """A cell, or a seed whose score model the cells wait for."""
