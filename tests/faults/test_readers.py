@@ -30,7 +30,7 @@ import small
 from mutations import altered, hostile
 from selfcal.training.loop import checkpoint
 from selfcal.training.loop import stage as stages
-from selfcal.commands.measuring import show
+from selfcal.cli.measuring import show
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.table import Table
 
-from selfcal.commands.terminal import Options, Whole, app, number, numbers, out_console
+from selfcal.cli.terminal import Options, Whole, app, number, numbers, out_console
 from selfcal.core.errors import SelfcalError
 
 

@@ -11,8 +11,11 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.commands import comparing, measuring, sampling, training
-from selfcal.commands.terminal import app, problem_console
+from selfcal.cli import comparing
+from selfcal.cli import measuring
+from selfcal.cli import sampling
+from selfcal.cli import training
+from selfcal.cli.terminal import app, problem_console
 from selfcal.core.errors import SelfcalError
 
 __all__ = ["app", "comparing", "main", "measuring", "sampling", "training"]

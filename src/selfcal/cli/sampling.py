@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from selfcal.commands.terminal import Options, Whole, app, numbers, out_console
+from selfcal.cli.terminal import Options, Whole, app, numbers, out_console
 from selfcal.core.errors import SelfcalError
 
 

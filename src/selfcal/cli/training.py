@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from selfcal.commands.terminal import Changes, Whole, app, out_console
+from selfcal.cli.terminal import Changes, Whole, app, out_console
 
 if TYPE_CHECKING:
     from selfcal.run import Run

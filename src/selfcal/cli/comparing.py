@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from selfcal.commands.terminal import Changes, Whole, app, out_console
+from selfcal.cli.terminal import Changes, Whole, app, out_console
 from selfcal.core.errors import SelfcalError
 
 
