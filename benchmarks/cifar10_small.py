@@ -15,10 +15,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 import selfcal
-from selfcal.training.plan import plan
 from selfcal.report.figures import OTHERS, panel, svg
 from selfcal.report.pictures import sample_grid
 from selfcal.run import Run
+from selfcal.training.plan import plan
 
 PRESET, METHOD, LABELS = "cifar10-small", "cg-sc-all", 0.05
 SHARES = {"score": 0.6, "classifier": 0.4}  # of the time

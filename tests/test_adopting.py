@@ -20,15 +20,15 @@ from torch import nn
 
 import selfcal
 from selfcal import cli
-from selfcal.interop.adopt import open_source
-from selfcal.data import load_data
 from selfcal.core.errors import SelfcalError
+from selfcal.data import load_data
+from selfcal.evaluation import features
 from selfcal.interop import diffusers as ours
 from selfcal.interop import schedulers
+from selfcal.interop.adopt import open_source
 from selfcal.interop.export import portable_source
 from selfcal.methods.table import METHODS
 from selfcal.metrics import generation_accuracy
-from selfcal.evaluation.evaluate import features
 from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UnitScore, Velocity
 from selfcal.nets.forms import ScoreModel
 from selfcal.training.loop import random_state

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from selfcal.core.errors import SelfcalError
 from selfcal.experiments.compare import Cell, Grid, compare
 from selfcal.experiments.compare.board import Board, in_words
 from selfcal.experiments.compare.grid import apart, canonical
-from selfcal.experiments.compare.runner import Runner
-from selfcal.core.errors import SelfcalError
-from selfcal.training.lock import sole_owner
 from selfcal.experiments.compare.page import print_comparison, write_comparison
+from selfcal.experiments.compare.runner import Runner
+from selfcal.training.lock import sole_owner
 
 BUDGET = {"steps": 5, "count": 40, "jobs": 1}
 

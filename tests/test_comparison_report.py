@@ -9,13 +9,13 @@ import statistics
 import pytest
 from scipy import stats
 
-from selfcal.experiments import costs
-from selfcal.core.settings import Settings
 from selfcal.core.errors import SelfcalError
-from selfcal.methods.table import METHODS
+from selfcal.core.settings import Settings
+from selfcal.experiments import costs
 from selfcal.experiments.compare import tables
 from selfcal.experiments.compare.claims import claims
 from selfcal.experiments.compare.summary import STUDENT, Estimate, Summary, student
+from selfcal.methods.table import METHODS
 
 COMMON = {
     "samples": 1800,

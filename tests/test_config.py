@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from selfcal.core.settings import presets, resolve
 from selfcal.core.errors import SelfcalError
+from selfcal.core.settings import presets, resolve
 
 
 def test_presets_hold_differences_and_changes_win():

@@ -9,7 +9,7 @@ import torch
 
 import selfcal
 from oracle import perturbed, three_classes
-from selfcal.methods.table import table as methods
+from selfcal.methods import table as methods
 from selfcal.methods.terms import Reading
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from selfcal.data import UNLABELED, load_data
 from selfcal.core.errors import SelfcalError
+from selfcal.data import UNLABELED, load_data
 
 
 def picture(path, size=(6, 4), value=255, mode="RGB"):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from selfcal.experiments.demo.demo import demo
 from selfcal.core.errors import SelfcalError
+from selfcal.experiments.demo.demo import demo
 from selfcal.experiments.demo.page import what_one_sees, write_page
 
 FIELDS = {

@@ -13,10 +13,9 @@ from torch import nn
 
 import selfcal
 from selfcal import cli
-from selfcal.data import load_data
 from selfcal.core.errors import SelfcalError
-from selfcal.evaluation.evaluate import features
-from selfcal.evaluation.evaluate import linear_judge
+from selfcal.data import load_data
+from selfcal.evaluation import features, linear_judge
 
 
 @pytest.fixture

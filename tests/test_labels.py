@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfcal.data import UNLABELED, Pool, load_data, reveal
 from selfcal.core.errors import SelfcalError
+from selfcal.data import UNLABELED, Pool, load_data, reveal
 
 DIGITS = load_data("digits")
 

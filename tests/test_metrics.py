@@ -9,8 +9,9 @@ import torch
 from prdc import compute_prdc
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from selfcal.data import load_data
 from selfcal.core.errors import SelfcalError
+from selfcal.data import load_data
+from selfcal.evaluation import features as extractors
 from selfcal.metrics import (
     check_comparable,
     density_coverage,
@@ -23,7 +24,6 @@ from selfcal.metrics import (
     precision_recall,
     reliability,
 )
-from selfcal.evaluation.evaluate import features as extractors
 from selfcal.metrics.interval import jackknife
 
 
@@ -285,7 +285,7 @@ def test_fid_of_degenerate_features():
 def test_a_judge_is_trained_once_for_other_images(monkeypatch):
     """Two kinds of stripes: easy to tell apart, and the second call reads the first one's file."""
     from selfcal.data.dataset import Dataset, no_test
-    from selfcal.evaluation.evaluate import judge as judging
+    from selfcal.evaluation import judge as judging
 
     monkeypatch.setattr(judging, "STEPS", 60)
     y = torch.arange(120) % 2

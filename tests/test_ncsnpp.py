@@ -7,16 +7,15 @@ import torch
 from torch import nn
 
 import selfcal
-from selfcal.core.settings import resolve
 from selfcal.core.errors import SelfcalError
+from selfcal.core.settings import resolve
+from selfcal.diffusion.noise import Noise
+from selfcal.methods.terms import Reading, self_calibration
 from selfcal.nets import build_classifier, build_conditional, build_score, without_memory
 from selfcal.nets.blocks import Attention, double, halve
 from selfcal.nets.classifier import EncoderHead
 from selfcal.nets.forms import EDM, VE, ScoreModel
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
-from selfcal.diffusion.noise import Noise
-from selfcal.methods.terms import Reading
-from selfcal.methods.terms import self_calibration
 
 SMALL = {"width": 8, "multipliers": (1, 2), "blocks": 1, "attention": (1,), "dropout": 0.0}
 

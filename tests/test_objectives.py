@@ -8,13 +8,11 @@ import torch.nn.functional as F
 
 from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED
-from selfcal.nets.forms import EDM
 from selfcal.diffusion.noise import Noisy
-from selfcal.methods.terms import Estimate, Reading, denoising
-from selfcal.methods.terms import cross_entropy
-from selfcal.methods.terms import self_calibration
+from selfcal.methods.terms import Estimate, Reading, cross_entropy, denoising, self_calibration
 from selfcal.methods.terms.dsm import residual
 from selfcal.methods.terms.self_calibration import as_in_the_pool, everyone, labelled_only
+from selfcal.nets.forms import EDM
 
 MIXTURE = three_classes()
 

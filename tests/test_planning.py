@@ -7,8 +7,8 @@ import torch
 
 from selfcal import cli
 from selfcal.methods.table import METHODS
-from selfcal.training.plan import plan
 from selfcal.report.plan_table import duration, scaled
+from selfcal.training.plan import plan
 
 
 def test_flops_and_parameters_of_an_mlp_are_those_on_paper():

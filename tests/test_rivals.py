@@ -11,9 +11,16 @@ from oracle import perturbed, three_classes
 from selfcal.data import UNLABELED, Pool, load_data
 from selfcal.diffusion.guidance import classifier_free, conditional
 from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.methods.terms import ConditionalEstimate, Reading, likelihood_matching, naive_energy, recovery_likelihood, robust_cross_entropy
-from selfcal.methods.terms import cross_entropy
-from selfcal.methods.terms import jacobian
+from selfcal.methods.terms import (
+    ConditionalEstimate,
+    Reading,
+    cross_entropy,
+    jacobian,
+    likelihood_matching,
+    naive_energy,
+    recovery_likelihood,
+    robust_cross_entropy,
+)
 from selfcal.methods.terms.dsm import residual
 from selfcal.methods.terms.recovery import langevin
 from selfcal.methods.terms.robust import attack

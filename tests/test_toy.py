@@ -10,12 +10,15 @@ import pytest
 import torch
 
 from selfcal import cli
-from selfcal.experiments.toy import rival as toy_rival
+from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
 from selfcal.data import moons
-from selfcal.core.errors import SelfcalError
-from selfcal.training.fit import Diverged
 from selfcal.diffusion.guidance import likelihood_score
+from selfcal.experiments.toy import rival as toy_rival
+from selfcal.experiments.toy.page import what_one_sees, write_page
+from selfcal.experiments.toy.rival import Task, compete, truth_at
+from selfcal.experiments.toy.table import markdown, rows, wins
+from selfcal.experiments.toy.toy import toy
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,
     SCALES,
@@ -25,10 +28,7 @@ from selfcal.metrics.gradients import (
     paper_grid,
     scaled_errors,
 )
-from selfcal.experiments.toy.page import what_one_sees, write_page
-from selfcal.experiments.toy.table import markdown, rows, wins
-from selfcal.experiments.toy.toy import toy
-from selfcal.experiments.toy.rival import Task, compete, truth_at
+from selfcal.training.fit import Diverged
 
 SIGMA = 0.01
 TINY = ("--set", "classifier.width=8", "--set", "classifier.batch=16", "--set", "terms.jem_steps=2")
@@ -163,7 +163,9 @@ def test_a_seed_that_is_done_is_not_done_again(short, monkeypatch):
     before = {p: p.stat().st_mtime_ns for p in short.glob("seeds/*/*")}
     assert len(before) == 2 * 3 * 2
     done = []
-    monkeypatch.setattr("selfcal.experiments.toy.toy.compete", lambda task: done.append((task.seed, task.method)) or compete(task))
+    monkeypatch.setattr(
+        "selfcal.experiments.toy.toy.compete", lambda task: done.append((task.seed, task.method)) or compete(task)
+    )
     (short / "seeds/0001/cg.json").unlink()
     lost = (short / "seeds/0001/cg.npz").read_bytes()
     toy(short, rivals=("cg", "cg-sc-all"), seeds=2, **tiny())

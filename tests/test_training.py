@@ -11,13 +11,13 @@ from accelerate import Accelerator
 
 import selfcal
 from oracle import three_classes
-from selfcal.training.loop import checkpoint
-from selfcal.training.loop import fit as fitting
+from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import NetworkSettings
 from selfcal.data import UNLABELED
-from selfcal.core.errors import SelfcalError
-from selfcal.methods.table import METHODS
 from selfcal.diffusion.noise import Noise
+from selfcal.methods.table import METHODS
+from selfcal.training import checkpoint
+from selfcal.training import fit as fitting
 from selfcal.training.loop import Learner, learning_rate, random_state, share
 
 QUICK = {"run.save_every": 10, "run.log_every": 5, "score.width": 16, "classifier.width": 16}

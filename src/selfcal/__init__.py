@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from selfcal.interop.adopt import adopt
     from selfcal.core.errors import SelfcalError
-    from selfcal.training.fit import train
-    from selfcal.run import Run, load
     from selfcal.diffusion.generator import Samples
+    from selfcal.interop.adopt import adopt
+    from selfcal.run import Run, load
+    from selfcal.training.fit import train
 
 __all__ = ["Run", "Samples", "SelfcalError", "adopt", "load", "train"]
 

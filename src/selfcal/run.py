@@ -13,14 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal.training.loop import checkpoint
-from selfcal.training.loop import records
-from selfcal.methods.table import table as methods
+from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings
 from selfcal.data import Dataset, Pool, load_data, reveal
-from selfcal.core.errors import SelfcalError
-from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.generator import Samples, sample_classes
+from selfcal.diffusion.noise import Noise
+from selfcal.methods import table as methods
+from selfcal.training import checkpoint, records
 
 
 @dataclass(frozen=True)

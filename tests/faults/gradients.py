@@ -7,10 +7,10 @@ import sys
 import torch
 from safetensors.torch import save_file
 
-from selfcal.training.loop import processes
 from selfcal.core.settings import resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.methods.table import METHODS, Context
+from selfcal.training import processes
 from selfcal.training.stage import new_learner, steps_of
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import selfcal
 import selfcal.training.fit  # here, so that forked children need not import it
-from selfcal.training.loop import checkpoint
+from selfcal.training import checkpoint
 
 LONG = os.environ.get("SELFCAL_FAULTS") == "long"
 STEPS, SAVE_EVERY = 30, 5

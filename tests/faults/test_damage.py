@@ -11,11 +11,11 @@ from accelerate import Accelerator
 
 import selfcal
 import small
-from selfcal.training.loop import checkpoint
-from selfcal.core.settings import resolve
 from selfcal.core.errors import SelfcalError
-from selfcal.training.fit import new_learner
+from selfcal.core.settings import resolve
 from selfcal.methods.table import METHODS
+from selfcal.training import checkpoint
+from selfcal.training.fit import new_learner
 
 TRUNCATIONS, FLIPS = 20, 100
 

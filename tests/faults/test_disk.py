@@ -15,8 +15,8 @@ import pytest
 
 import selfcal
 import small
-from selfcal.training.loop import checkpoint
 from selfcal.core.errors import SelfcalError
+from selfcal.training import checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def test_a_signal_between_two_checkpoints_saves_the_step(tmp_path, whole):
     for at in (3, 7, 19):
 
         def hurry(at=at):
-            from selfcal.training.loop import stage as stages
+            from selfcal.training import stage as stages
 
             real = stages.finite_losses
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import small
-from selfcal.training.loop import checkpoint
+from selfcal.training import checkpoint
 from small import LONG, SAVE_EVERY
 
 FORKED_KILLS = 80 if LONG else 10

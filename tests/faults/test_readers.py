@@ -28,14 +28,14 @@ from PIL import Image
 import selfcal
 import small
 from mutations import altered, hostile
-from selfcal.training.loop import checkpoint
-from selfcal.training.loop import stage as stages
 from selfcal.cli.measuring import show
+from selfcal.core.errors import SelfcalError
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
-from selfcal.core.errors import SelfcalError
 from selfcal.methods.table import Context
+from selfcal.training import checkpoint
+from selfcal.training import stage as stages
 
 pytestmark = pytest.mark.timeout(3600 if small.LONG else 300)
 

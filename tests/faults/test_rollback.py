@@ -10,8 +10,8 @@ import torch
 
 import selfcal
 import small
-from selfcal.training.loop import checkpoint
-from selfcal.training.loop import stage as stages
+from selfcal.training import checkpoint
+from selfcal.training import stage as stages
 from selfcal.training.loop import Step
 
 

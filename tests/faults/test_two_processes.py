@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import gradients
 import small
-from selfcal.training.loop import checkpoint
+from selfcal.training import checkpoint
 
 only_long = pytest.mark.skipif(not small.LONG, reason="starts eight times two processes; runs in `make test-faults`")
 pytestmark = pytest.mark.timeout(1200)

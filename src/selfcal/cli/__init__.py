@@ -11,10 +11,7 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import comparing
-from selfcal.cli import measuring
-from selfcal.cli import sampling
-from selfcal.cli import training
+from selfcal.cli import comparing, measuring, sampling, training
 from selfcal.cli.terminal import app, problem_console
 from selfcal.core.errors import SelfcalError
 

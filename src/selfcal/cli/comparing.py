@@ -19,8 +19,8 @@ def methods() -> None:
 
     Example: selfcal methods
     """
-    from selfcal.experiments import costs
     from selfcal.core.settings import Settings
+    from selfcal.experiments import costs
     from selfcal.methods.table import METHODS, Context
 
     measured = costs.measured()
@@ -114,8 +114,8 @@ def compare(
         Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.
     """
     from selfcal.experiments.compare import compare as run_comparison
-    from selfcal.methods.table import BEYOND, METHODS
     from selfcal.experiments.compare.page import print_comparison, write_comparison
+    from selfcal.methods.table import BEYOND, METHODS
 
     sets = {"all": list(METHODS), "paper": [m for m in METHODS if m not in BEYOND]}
     grid = run_comparison(

@@ -58,8 +58,8 @@ def train(
         Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
     if dry_run:
-        from selfcal.training.plan import plan
         from selfcal.report.plan_table import print_plan
+        from selfcal.training.plan import plan
 
         print_plan(out_console, plan(data, method, labels, seed=seed, steps=steps, preset=preset, settings=set or []))
         return

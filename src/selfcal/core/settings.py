@@ -125,7 +125,7 @@ class Settings(Section):
 
 
 def presets() -> list[str]:
-    folder = resources.files("selfcal") / "presets"
+    folder = resources.files("selfcal.core") / "presets"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
@@ -133,7 +133,7 @@ def read_preset(name: str) -> dict[str, Any]:
     """A preset's differences; `like = "other"` in its file starts from another preset."""
     if name not in presets():
         raise unknown("preset", name, presets())
-    tree = tomllib.loads((resources.files("selfcal") / "presets" / f"{name}.toml").read_text("utf-8"))
+    tree = tomllib.loads((resources.files("selfcal.core") / "presets" / f"{name}.toml").read_text("utf-8"))
     whole: dict[str, Any] = read_preset(tree.pop("like")) if "like" in tree else {}
     for section, values in tree.items():
         whole[section] = whole.get(section, {}) | values

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from selfcal.core.errors import SelfcalError, unknown
 from selfcal.data import arrays, cifar, digits, folder, idx, moons
 from selfcal.data.dataset import UNLABELED, Dataset
 from selfcal.data.labels import Pool, reveal
-from selfcal.core.errors import SelfcalError, unknown
 
 __all__ = ["SOURCES", "UNLABELED", "Dataset", "Pool", "load_data", "reveal"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import UNLABELED, Dataset, no_test
 from selfcal.data.limits import check_size
-from selfcal.core.errors import SelfcalError
 
 ARRAYS = ("x", "y", "x_test", "y_test")
 

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfcal.core.errors import SelfcalError
 from selfcal.data import downloads, plain_pickle
 from selfcal.data.dataset import Dataset
 from selfcal.data.limits import check_inside
-from selfcal.core.errors import SelfcalError
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 PIXELS = 3 * 32 * 32

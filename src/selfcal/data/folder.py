@@ -15,9 +15,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import UNLABELED, Dataset, no_test
 from selfcal.data.limits import LARGEST_IMAGE, check_inside, check_size
-from selfcal.core.errors import SelfcalError
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selfcal.core.errors import SelfcalError
 from selfcal.data import downloads
 from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import LARGEST_ARRAYS
-from selfcal.core.errors import SelfcalError
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import UNLABELED, Dataset
 from selfcal.data.limits import LARGEST_TEXT
-from selfcal.core.errors import SelfcalError
 
 
 def reveal(data: Dataset, labels: str | float, seed: int) -> tuple[Dataset, Tensor]:

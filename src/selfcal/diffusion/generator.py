@@ -13,11 +13,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from selfcal.diffusion import guidance
-from selfcal.diffusion import samplers
 from selfcal.core.errors import SelfcalError
-from selfcal.diffusion.noise import Noise, ScoreFn
 from selfcal.core.progress import Tick, bar
+from selfcal.diffusion import guidance, samplers
+from selfcal.diffusion.noise import Noise, ScoreFn
 from selfcal.training.loop import random_state
 
 

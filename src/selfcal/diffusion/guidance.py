@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.data import UNLABELED
 from selfcal.core.errors import unknown
+from selfcal.data import UNLABELED
 from selfcal.diffusion.noise import ScoreFn
 from selfcal.methods.reading import Logits
 

@@ -1,0 +1,1 @@
+"""How good a generator is: judges and feature extractors, the real images' side, and `evaluate`."""

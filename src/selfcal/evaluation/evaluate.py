@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 from selfcal import metrics
-from selfcal.training.checkpoint import write_json
-from selfcal.data import UNLABELED, Dataset
 from selfcal.core.errors import SelfcalError
-from selfcal.evaluation.evaluate import features as extractors
+from selfcal.data import UNLABELED, Dataset
+from selfcal.diffusion.generator import Samples
+from selfcal.diffusion.noise import Noise
+from selfcal.evaluation import features as extractors
+from selfcal.evaluation.features import Features
 from selfcal.metrics import interval
 from selfcal.metrics.comparable import ENOUGH
-from selfcal.evaluation.features import Features
 from selfcal.metrics.prdc import Balls
-from selfcal.diffusion.noise import Noise
 from selfcal.run import Run
-from selfcal.diffusion.generator import Samples
+from selfcal.training.checkpoint import write_json
 
 NEIGHBOURS = 5
 LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported

@@ -16,14 +16,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from selfcal.data import UNLABELED, Dataset
 from selfcal.core.errors import SelfcalError, unknown
-from selfcal.evaluation.evaluate import efficientnet
-from selfcal.evaluation.evaluate import inception
-from selfcal.evaluation.evaluate import judge
-from selfcal.evaluation.evaluate import linear_judge
-from selfcal.evaluation.judge import cache_folder
 from selfcal.core.progress import bar
+from selfcal.data import UNLABELED, Dataset
+from selfcal.evaluation import efficientnet, inception, judge, linear_judge
+from selfcal.evaluation.judge import cache_folder
 
 BATCH = 500
 LARGE = 50  # images at a time for networks that enlarge them

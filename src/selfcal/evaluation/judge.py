@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from selfcal.training.checkpoint import file_sha256
-from selfcal.data import UNLABELED, Dataset, load_data
 from selfcal.core.progress import bar
+from selfcal.data import UNLABELED, Dataset, load_data
+from selfcal.training.checkpoint import file_sha256
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128

@@ -1,0 +1,1 @@
+"""Studies made of many runs: compare, demo, toy, each with its page."""

@@ -12,7 +12,7 @@ FILE = "step_costs.json"
 
 def measured() -> dict[str, float]:
     """{"cg-jem · classifier": 20.4, …}; 1 is a cross-entropy step of the same network and batch."""
-    costs: dict[str, float] = json.loads((resources.files("selfcal") / FILE).read_text("utf-8"))["costs"]
+    costs: dict[str, float] = json.loads((resources.files("selfcal.experiments") / FILE).read_text("utf-8"))["costs"]
     return costs
 
 

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from selfcal.training.loop import checkpoint
-from selfcal.training.loop import processes
-from selfcal.methods.table import table as methods
 from selfcal import run as runs
+from selfcal.core.errors import SelfcalError
+from selfcal.core.progress import say
 from selfcal.core.settings import Settings, pairs, resolve
 from selfcal.data import Dataset, load_data, reveal
-from selfcal.core.errors import SelfcalError
-from selfcal.training.fit import default_preset, describe, train
 from selfcal.interop import diffusers, score_sde
+from selfcal.methods import table as methods
 from selfcal.nets import ScoreModel
-from selfcal.core.progress import say
+from selfcal.training import checkpoint, processes
+from selfcal.training.fit import default_preset, describe, train
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import selfcal
-from selfcal.diffusion import samplers
 from selfcal.core.errors import SelfcalError
+from selfcal.diffusion import samplers
 from selfcal.nets.builders import KINDS, score_recipes
 from selfcal.run import Run
 
 MODULES = (
-    "errors.py",
-    "noise.py",
+    "core/errors.py",
+    "diffusion/noise.py",
     "nets/layers.py",
     "nets/mlp.py",
     "nets/blocks.py",
@@ -26,8 +26,8 @@ MODULES = (
     "nets/foreign.py",
     "nets/classifier.py",
     "nets/recipes.py",
-    "samplers.py",
-    "guidance.py",
+    "diffusion/samplers.py",
+    "diffusion/guidance.py",
     "interop/pipeline.py",
 )
 """What a pipeline is made of, in the order of their imports."""

@@ -11,9 +11,9 @@ from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
 from selfcal.diffusion.guidance import GUIDES
-from selfcal.nets.recipes import make_classifier, make_score_model
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS
+from selfcal.nets.recipes import make_classifier, make_score_model
 
 OUTPUTS = ("pil", "np", "pt")
 

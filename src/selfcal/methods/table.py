@@ -11,16 +11,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selfcal.core.errors import unknown
 from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data import Pool
-from selfcal.core.errors import unknown
-from selfcal.nets import build_classifier, build_conditional, build_score, form_of
 from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.methods.terms import ConditionalEstimate, Estimate, Reading, Term, denoising, likelihood_matching, naive_energy, recovery_likelihood, robust_cross_entropy
-from selfcal.methods.terms import cross_entropy
-from selfcal.methods.terms import jacobian
-from selfcal.methods.terms import self_calibration
+from selfcal.methods.terms import (
+    ConditionalEstimate,
+    Estimate,
+    Reading,
+    Term,
+    cross_entropy,
+    denoising,
+    jacobian,
+    likelihood_matching,
+    naive_energy,
+    recovery_likelihood,
+    robust_cross_entropy,
+    self_calibration,
+)
 from selfcal.methods.terms.self_calibration import as_in_the_pool, everyone, labelled_only
+from selfcal.nets import build_classifier, build_conditional, build_score, form_of
 
 CLASSIFIER_SCALES = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5)  # the paper's grid of λ_CG
 FREE_SCALES = (0.0, 0.1, 0.2, 0.4)  # the paper's grid of λ_CFG, which is w: 0 is the plain conditional score

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.core.errors import SelfcalError
+from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.nets.classifier import Classifier
 from selfcal.nets.forms import Form, ScoreModel
 from selfcal.nets.mlp import size

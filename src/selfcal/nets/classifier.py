@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from selfcal.diffusion.noise import like
 from selfcal.nets.blocks import norm
 from selfcal.nets.ncsnpp import Encoder
-from selfcal.diffusion.noise import like
 
 
 class Classifier(nn.Module):

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from selfcal.methods.table import METHODS
 from selfcal.experiments.compare.summary import LOWER_IS_BETTER, Summary
+from selfcal.methods.table import METHODS
 
 COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}
 OTHERS = ["#2563eb", "#059669", "#7c3aed", "#b45309", "#0e7490", "#be185d"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jinja2
 
 
-def render(template: str, **values: Any) -> str:
-    """A template of this folder, which extends page.html, filled in."""
+def render(template: Path, **values: Any) -> str:
+    """A template, which extends this folder's page.html, filled in."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("selfcal.report", ""), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template(template).render(**values)
+    return environment.get_template(template.name).render(**values)

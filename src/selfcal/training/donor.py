@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from selfcal.training.loop import checkpoint
-from selfcal.methods.table import table as methods
 from selfcal import run as runs
-from selfcal.core.settings import Settings
-from selfcal.data import Dataset
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
+from selfcal.core.settings import Settings
+from selfcal.data import Dataset
+from selfcal.methods import table as methods
+from selfcal.training import checkpoint
 from selfcal.training.lock import differences
 
 

@@ -13,21 +13,21 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 import selfcal
-from selfcal.training.loop import processes
-from selfcal.methods.table import table as methods
 from selfcal import run as runs
-from selfcal.core.settings import Settings, presets, resolve
-from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
-from selfcal.training.donor import compatible_score, score_sha256, take_over
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
-from selfcal.training.signals import StopRequest, stop_requests
+from selfcal.core.settings import Settings, presets, resolve
+from selfcal.data import SOURCES, Dataset, Pool, load_data, reveal
+from selfcal.methods import table as methods
 from selfcal.methods.table import Stage
 from selfcal.nets import without_memory
+from selfcal.training import processes
+from selfcal.training.donor import compatible_score, score_sha256, take_over
 from selfcal.training.lock import claimed
 from selfcal.training.lock import differences as differences
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.pseudo_labels import complete
+from selfcal.training.signals import StopRequest, stop_requests
 from selfcal.training.stage import Diverged, StageTraining
 from selfcal.training.stage import new_learner as new_learner
 

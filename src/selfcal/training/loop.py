@@ -15,8 +15,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from selfcal.core.settings import NetworkSettings
 from selfcal.core.errors import SelfcalError
+from selfcal.core.settings import NetworkSettings
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
 from selfcal.training.processes import reduced

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from selfcal.training.loop import fit as fitting
-from selfcal.methods.table import table as methods
-from selfcal.diffusion import samplers
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import Dataset, Pool, load_data, reveal
-from selfcal.methods.table import Context, Stage
+from selfcal.diffusion import samplers
 from selfcal.diffusion.noise import Noisy
+from selfcal.methods import table as methods
+from selfcal.methods.table import Context, Stage
+from selfcal.training import fit as fitting
 from selfcal.training.loop import random_state
 
 TRIAL = 2  # the batch on which work and memory are counted: one labelled, one unlabelled image

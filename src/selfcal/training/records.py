@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
-from selfcal.core.settings import Settings
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json
+from selfcal.core.settings import Settings
 
 LARGEST_EXAMPLE = 2**24  # numbers in one example; a network for more could not be held anyway
 

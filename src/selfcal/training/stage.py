@@ -9,21 +9,21 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from selfcal.training.loop import checkpoint
 from selfcal import run as runs
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import surfaced
+from selfcal.core.progress import bar, say
 from selfcal.core.settings import Settings
 from selfcal.data import Dataset, Pool
 from selfcal.data.mirror import mirrored_at_random
-from selfcal.core.errors import SelfcalError
-from selfcal.core.files import surfaced
-from selfcal.training.signals import Interrupted, StopRequest
-from selfcal.training.journal import DIVERGED, ROLLED_BACK, Journal
-from selfcal.methods.table import Context, Stage, Weighted
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
-from selfcal.training.processes import wait_for_everyone
-from selfcal.core.progress import bar, say
+from selfcal.methods.table import Context, Stage, Weighted
+from selfcal.training import checkpoint
+from selfcal.training.journal import DIVERGED, ROLLED_BACK, Journal
 from selfcal.training.loop import Learner, Step, random_state
+from selfcal.training.processes import wait_for_everyone
+from selfcal.training.signals import Interrupted, StopRequest
 
 LARGEST = 1e8  # a loss or a gradient beyond it has diverged
 MOST_ROLLBACKS = 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from selfcal.methods.table import BEYOND, GUIDED
-from selfcal.experiments.compare.tables import labels_in_words
 from selfcal.experiments.compare.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
+from selfcal.experiments.compare.tables import labels_in_words
+from selfcal.methods.table import BEYOND, GUIDED
 
 RULE = (
     "A claim holds where the means over the seeds say so, and more than half of the seeds; where these disagree, where "

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from selfcal.training.checkpoint import write_json
-from selfcal.core.settings import Settings
 from selfcal.core.errors import SelfcalError
-from selfcal.training.fit import differences
+from selfcal.core.settings import Settings
 from selfcal.methods.table import find
+from selfcal.training.checkpoint import write_json
+from selfcal.training.fit import differences
 
 FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
 

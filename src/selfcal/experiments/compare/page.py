@@ -10,17 +10,17 @@ from markupsafe import Markup, escape
 from rich.console import Console
 from rich.table import Table
 
-from selfcal.experiments import costs
-from selfcal.experiments.compare.grid import Cell, Grid
 from selfcal.core.errors import SelfcalError
-from selfcal.methods.table import METHODS
+from selfcal.experiments import costs
 from selfcal.experiments.compare import tables
-from selfcal.report import figures
 from selfcal.experiments.compare.claims import RULE, claims, claims_in_markdown
+from selfcal.experiments.compare.grid import Cell, Grid
+from selfcal.experiments.compare.summary import Summary
+from selfcal.methods.table import METHODS
+from selfcal.report import figures
 from selfcal.report.page import render
 from selfcal.report.pictures import data_uri, grid
 from selfcal.report.plan_table import duration
-from selfcal.experiments.compare.summary import Summary
 
 OVER_LABELS = {"intra_fid": "intra-FID ↓", "intra_density": "intra-density ↑", "intra_coverage": "intra-coverage ↑"}
 OVER_SCALE = {"intra_fid": "intra-FID ↓", "fid": "FID ↓", "accuracy": "generation accuracy ↑"}
@@ -38,7 +38,7 @@ def write_comparison(out: Path) -> Path:
         **{f"{name}.svg": figure for name, figure in drawn.items()},
     }
     texts["report.html"] = render(
-        "comparison.html",
+        Path(__file__).with_name("comparison.html"),
         title=Path(comparison.protocol.data).stem,
         summary=summary,
         protocol=[with_code(note) for note in protocol],

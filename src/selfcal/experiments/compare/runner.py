@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfcal.experiments import costs
-from selfcal.training.checkpoint import write_json
-from selfcal.experiments.compare.board import Board
-from selfcal.experiments.compare.grid import FINISHED, Cell, Grid, Protocol, canonical
+from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import SOURCES, Dataset, load_data, reveal
-from selfcal.core.errors import SelfcalError
-from selfcal.evaluation.evaluate import how_many
-from selfcal.training.fit import default_preset, train
-from selfcal.methods.table import find
-from selfcal.training.lock import sole_owner
-from selfcal.report.pictures import first_of_each_class
 from selfcal.diffusion.generator import Samples
+from selfcal.evaluation.evaluate import how_many
+from selfcal.experiments import costs
+from selfcal.experiments.compare.board import Board
+from selfcal.experiments.compare.grid import FINISHED, Cell, Grid, Protocol, canonical
 from selfcal.experiments.workers import Slot
+from selfcal.methods.table import find
+from selfcal.report.pictures import first_of_each_class
+from selfcal.training.checkpoint import write_json
+from selfcal.training.fit import default_preset, train
+from selfcal.training.lock import sole_owner
 
 Task = Cell | int
 """A cell, or a seed whose score model the cells wait for."""

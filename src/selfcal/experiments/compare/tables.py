@@ -7,8 +7,8 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from selfcal.methods.table import GUIDED, METHODS
 from selfcal.experiments.compare.summary import HEADS, LOWER_IS_BETTER, Summary, digits_of
+from selfcal.methods.table import GUIDED, METHODS
 
 TABLES = {  # title: its metrics
     "Sample quality": ("intra_fid", "fid", "density", "coverage"),

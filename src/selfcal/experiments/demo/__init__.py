@@ -1,0 +1,1 @@
+"""`selfcal demo`: plain and self-calibrated guidance side by side, on digits."""

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfcal.experiments import workers
-from selfcal.training.checkpoint import write_json
 from selfcal.core.errors import SelfcalError
-from selfcal.training.fit import train
-from selfcal.methods.table import CLASSIFIER_SCALES
-from selfcal.evaluation.evaluate import features
+from selfcal.diffusion.generator import Samples
+from selfcal.evaluation import features
+from selfcal.experiments import workers
 from selfcal.experiments.demo.page import write_page
+from selfcal.methods.table import CLASSIFIER_SCALES
 from selfcal.report.pictures import first_of_each_class
 from selfcal.run import Run
-from selfcal.diffusion.generator import Samples
+from selfcal.training.checkpoint import write_json
+from selfcal.training.fit import train
 
 DATA, LABELS = "digits", 0.02
 RIVALS = ("cg", "cg-sc-all")

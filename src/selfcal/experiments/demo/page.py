@@ -25,7 +25,7 @@ def write_page(out: Path) -> Path:
         pictures = {name: archive[name] for name in archive.files}
     best = {r["method"]: r for r in results if r["chosen"]}
     page = render(
-        "demo.html",
+        Path(__file__).with_name("demo.html"),
         best=best,
         first=next(iter(best.values())),
         titles=TITLES,

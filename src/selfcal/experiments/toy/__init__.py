@@ -1,0 +1,1 @@
+"""`selfcal toy`: gradients of classifiers against exact ones, in two dimensions."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from selfcal.core.errors import SelfcalError
 from selfcal.experiments.toy.fields import draw_fields, draw_paths
-from selfcal.report.page import render
 from selfcal.experiments.toy.table import COLUMNS, best_cells, markdown, measured, rows, sentences, title, wins
+from selfcal.report.page import render
 
 
 def write_page(out: Path) -> Path:
@@ -27,7 +27,7 @@ def write_page(out: Path) -> Path:
     draw_paths(fields, {r["method"]: r["paths_right"] for r in first}, out / "paths.png")
     table = rows(report)
     page = render(
-        "toy.html",
+        Path(__file__).with_name("toy.html"),
         report=report,
         seed=first[0]["seed"],
         seeds=len({r["seed"] for r in report["results"]}),

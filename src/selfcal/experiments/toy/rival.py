@@ -18,12 +18,14 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from selfcal.methods.table import table as methods
-from selfcal.training.checkpoint import sync, write_json
+from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings
 from selfcal.data import UNLABELED, Pool, moons
-from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.guidance import classifier_guided
+from selfcal.diffusion.noise import Noise, ScoreFn
+from selfcal.diffusion.samplers import sample_euler
+from selfcal.methods import table as methods
+from selfcal.methods.reading import Logits
 from selfcal.methods.table import Context
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,
@@ -32,11 +34,9 @@ from selfcal.metrics.gradients import (
     paper_grid,
     scaled_errors,
 )
-from selfcal.diffusion.noise import Noise, ScoreFn
-from selfcal.methods.reading import Logits
-from selfcal.diffusion.samplers import sample_euler
-from selfcal.training.stage import Diverged, finite_losses, new_learner, steps_of
+from selfcal.training.checkpoint import sync, write_json
 from selfcal.training.loop import random_state
+from selfcal.training.stage import Diverged, finite_losses, new_learner, steps_of
 
 TRUTH = "truth"
 """The exact posterior, measured like a method: its errors must be none."""

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from selfcal.experiments import workers
-from selfcal.methods.table import table as methods
-from selfcal.training.checkpoint import write_json
+from selfcal.core.errors import SelfcalError
+from selfcal.core.progress import bar
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons
-from selfcal.core.errors import SelfcalError
-from selfcal.training.fit import differences
-from selfcal.core.progress import bar
+from selfcal.experiments import workers
 from selfcal.experiments.toy.page import write_page
 from selfcal.experiments.toy.rival import TRUTH, Task, compete, draw
+from selfcal.methods import table as methods
+from selfcal.training.checkpoint import write_json
+from selfcal.training.fit import differences
 
 RIVALS = ("cg", "cg-sc-all", "cg-dlsm", "cg-jem")
 JEM = "cg-jem"

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.diffusion.noise import ScoreFn
-from selfcal.methods.terms.dsm import residual
 from selfcal.methods.reading import Reading, Term
+from selfcal.methods.terms.dsm import residual
 
 
 def likelihood_matching(score: ScoreFn, sigma_power: float = 2.0, per_dimension: bool = False) -> Term:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from selfcal.methods.terms.dsm import residual
 from selfcal.methods.reading import Reading, Term
+from selfcal.methods.terms.dsm import residual
 
 Weights = Callable[[Reading], Tensor]
 """How much each example of a reading counts, (B,)."""

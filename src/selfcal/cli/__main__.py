@@ -1,0 +1,5 @@
+"""`python -m selfcal.cli`."""
+
+from selfcal.cli import main
+
+main()
