@@ -19,16 +19,18 @@ from torch import nn
 import selfcal
 from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
 from metrics import fid_against_sqrtm, many_points, neighbours_against_prdc
+from selfcal.core.randomness import random_state
 from selfcal.core.settings import NETWORKS, Settings, resolve
 from selfcal.data import Pool, load_data, reveal
 from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.evaluation.evaluate import Reference, features
+from selfcal.evaluation.evaluate import features
+from selfcal.evaluation.reference import Reference
 from selfcal.experiments import costs
 from selfcal.experiments.demo.demo import demo
-from selfcal.methods.table import CLASSIFIER_SCALES, METHODS, Context, Stage
-from selfcal.nets import build_score
+from selfcal.methods.stage import Context, Stage
+from selfcal.methods.table import CLASSIFIER_SCALES, METHODS
+from selfcal.nets.builders import build_score
 from selfcal.training.fit import new_learner
-from selfcal.training.loop import random_state
 
 DEMO = Path("runs/demo")  # where `make demo` leaves it
 

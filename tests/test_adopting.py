@@ -21,6 +21,7 @@ from torch import nn
 import selfcal
 from selfcal import cli
 from selfcal.core.errors import SelfcalError
+from selfcal.core.randomness import random_state
 from selfcal.data import load_data
 from selfcal.evaluation import features
 from selfcal.interop import diffusers as ours
@@ -31,7 +32,6 @@ from selfcal.methods.table import METHODS
 from selfcal.metrics import generation_accuracy
 from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UnitScore, Velocity
 from selfcal.nets.forms import ScoreModel
-from selfcal.training.loop import random_state
 
 diffusers = pytest.importorskip("diffusers")
 TINY = Path(__file__).parent / "vectors" / "ncsnpp_tiny.safetensors"

@@ -10,7 +10,7 @@ import torch
 import selfcal
 from oracle import perturbed, three_classes
 from selfcal.methods import table as methods
-from selfcal.methods.terms import Reading
+from selfcal.methods.reading import Reading
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
 

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import UNLABELED, load_data
+from selfcal.data import load_data
+from selfcal.diffusion.scores import UNLABELED
 
 
 def picture(path, size=(6, 4), value=255, mode="RGB"):

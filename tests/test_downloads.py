@@ -17,7 +17,7 @@ import torch
 import selfcal
 from selfcal.core.errors import SelfcalError
 from selfcal.data import cifar, idx, load_data, plain_pickle
-from selfcal.data.mirror import mirrored_at_random
+from selfcal.data.pool import mirrored_at_random
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (6, 4, 3072), dtype=np.uint8)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import UNLABELED, Pool, load_data, reveal
+from selfcal.data import Pool, load_data, reveal
+from selfcal.diffusion.scores import UNLABELED
 
 DIGITS = load_data("digits")
 

@@ -10,9 +10,10 @@ import selfcal
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
 from selfcal.diffusion.noise import Noise
-from selfcal.methods.terms import Reading, self_calibration
-from selfcal.nets import build_classifier, build_conditional, build_score, without_memory
+from selfcal.methods.reading import Reading
+from selfcal.methods.terms.self_calibration import self_calibration
 from selfcal.nets.blocks import Attention, double, halve
+from selfcal.nets.builders import build_classifier, build_conditional, build_score, without_memory
 from selfcal.nets.classifier import EncoderHead
 from selfcal.nets.forms import EDM, VE, ScoreModel
 from selfcal.nets.ncsnpp import Encoder, NCSNpp

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from selfcal.diffusion.noise import Noise, like
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.scores import like
 
 
 def test_sigma_is_log_uniform():

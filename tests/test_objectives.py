@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from oracle import perturbed, three_classes
-from selfcal.data import UNLABELED
 from selfcal.diffusion.noise import Noisy
-from selfcal.methods.terms import Estimate, Reading, cross_entropy, denoising, self_calibration
-from selfcal.methods.terms.dsm import residual
-from selfcal.methods.terms.self_calibration import as_in_the_pool, everyone, labelled_only
+from selfcal.diffusion.scores import UNLABELED
+from selfcal.methods.reading import Estimate, Reading
+from selfcal.methods.terms.cross_entropy import cross_entropy
+from selfcal.methods.terms.dsm import denoising, residual
+from selfcal.methods.terms.self_calibration import as_in_the_pool, everyone, labelled_only, self_calibration
 from selfcal.nets.forms import EDM
 
 MIXTURE = three_classes()

@@ -8,22 +8,18 @@ import torch.nn.functional as F
 
 import selfcal
 from oracle import perturbed, three_classes
-from selfcal.data import UNLABELED, Pool, load_data
+from selfcal.data import Pool, load_data
 from selfcal.diffusion.guidance import classifier_free, conditional
 from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.methods.terms import (
-    ConditionalEstimate,
-    Reading,
-    cross_entropy,
-    jacobian,
-    likelihood_matching,
-    naive_energy,
-    recovery_likelihood,
-    robust_cross_entropy,
-)
+from selfcal.diffusion.scores import UNLABELED
+from selfcal.methods.reading import ConditionalEstimate, Reading
+from selfcal.methods.terms.cross_entropy import cross_entropy
+from selfcal.methods.terms.dlsm import likelihood_matching
 from selfcal.methods.terms.dsm import residual
-from selfcal.methods.terms.recovery import langevin
-from selfcal.methods.terms.robust import attack
+from selfcal.methods.terms.jacobian import jacobian
+from selfcal.methods.terms.jem import naive_energy
+from selfcal.methods.terms.recovery import langevin, recovery_likelihood
+from selfcal.methods.terms.robust import attack, robust_cross_entropy
 from selfcal.training.pseudo_labels import complete
 
 MIXTURE = three_classes()

@@ -12,13 +12,15 @@ from accelerate import Accelerator
 import selfcal
 from oracle import three_classes
 from selfcal.core.errors import SelfcalError
+from selfcal.core.randomness import random_state
 from selfcal.core.settings import NetworkSettings
-from selfcal.data import UNLABELED
 from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.scores import UNLABELED
 from selfcal.methods.table import METHODS
 from selfcal.training import checkpoint
 from selfcal.training import fit as fitting
-from selfcal.training.loop import Learner, learning_rate, random_state, share
+from selfcal.training.loop import Learner, share
+from selfcal.training.schedule import learning_rate
 
 QUICK = {"run.save_every": 10, "run.log_every": 5, "score.width": 16, "classifier.width": 16}
 

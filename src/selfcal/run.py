@@ -1,119 +1,54 @@
-"""A run directory: what was asked (config.json), what was learned (checkpoints), what came of it.
-
-RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
-"""
+"""A run = a directory + a generator: the Python API."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings
-from selfcal.data import Dataset, Pool, load_data, reveal
-from selfcal.diffusion.generator import Samples, sample_classes
+from selfcal.data.dataset import Dataset
+from selfcal.data.pool import Pool
+from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.noise import Noise
-from selfcal.methods import table as methods
-from selfcal.training import checkpoint, records
+from selfcal.diffusion.samples import Samples
+from selfcal.evaluation.evaluate import Subject, evaluate
+from selfcal.methods.stage import Method, Stage
+from selfcal.training.directory import RunDirectory, open_directory
+from selfcal.training.donor import from_run
+from selfcal.training.fit import Watching, fit
+from selfcal.training.request import Request
+from selfcal.training.stage import OnStep
 
 
 @dataclass(frozen=True)
 class Run:
     """A trained run, ready to sample, predict and be evaluated."""
 
-    path: Path
-    config: dict[str, Any]
-
-    @property
-    def method(self) -> methods.Method:
-        return methods.find(self.config["method"])
+    directory: RunDirectory
 
     @cached_property
-    def settings(self) -> Settings:
-        return Settings.model_validate(self.config["settings"])
-
-    @property
-    def stages(self) -> tuple[methods.Stage, ...]:
-        return self.method.stages(self.settings)
-
-    @property
-    def noise(self) -> Noise:
-        return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return tuple(self.config["data"]["classes"])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.config["data"]["shape"])
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-    @cached_property
-    def _data(self) -> tuple[Dataset, Tensor]:
-        data, seen = reveal(load_data(self.config["data"]["source"]), self.config["labels"], self.config["seed"])
-        if data.sha256 != self.config["data"]["sha256"]:
-            raise SelfcalError(f"{self.config['data']['source']} has changed since {self.path} was trained on it")
-        return data, seen
-
-    @property
-    def data(self) -> Dataset:
-        return self._data[0]
-
-    @property
-    def pool(self) -> Pool:
-        return Pool(self._data[1])
-
-    @property
-    def diverged(self) -> dict[str, Any] | None:
-        """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
-        return records.read_if_there(self.path / "diverged.json", records.Divergence)
-
-    @property
-    def pseudo_labels(self) -> dict[str, Any] | None:
-        """How many labels the classifier gave and how many are right, by stage."""
-        return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
-
-    @cached_property
-    def networks(self) -> dict[str, nn.Module]:
-        """The trained networks by role, with averaged weights; of several stages with one role, the last."""
-        if self.diverged:
-            raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
-        found = {}
-        for stage in {s.role: s for s in self.stages}.values():
-            step, weights, _ = checkpoint.load_average(self.path / "checkpoints" / stage.name)
-            wanted = stage.settings(self.settings).steps
-            if step < wanted:
-                raise SelfcalError(
-                    f"the {stage.name} network of {self.path} is at step {step} of {wanted}; "
-                    "give the train command again to finish it"
-                )
-            network = self._built(stage, weights)
-            found[stage.role] = network.to(self.device).eval().requires_grad_(False)
-        return found
-
-    def _built(self, stage: methods.Stage, weights: dict[str, Tensor]) -> nn.Module:
-        """The stage's network with these weights; a config that asks for another one is not built at all."""
-        asked = self.settings, self.shape, len(self.classes)
-        with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
-            shapes = {name: value.shape for name, value in stage.build(*asked).state_dict().items()}
-        if shapes != {name: value.shape for name, value in weights.items()}:
-            raise SelfcalError(f"the {stage.name} network of {self.path} is not the one that its config.json describes")
-        network = stage.build(*asked)
-        network.load_state_dict(weights)
-        return network
+    def generator(self) -> Generator:
+        """The trained networks with the method's own guidance and the settings' sampler."""
+        run, sampling = self.directory, self.settings.sampling
+        return Generator(
+            networks=run.networks,
+            noise=run.noise,
+            shape=run.shape,
+            classes=run.classes,
+            usual=Sampling(run.method.scale, run.method.guide, sampling.sampler, sampling.steps),
+            batch=sampling.batch,
+            device=run.device,
+            title=f"{run.method.name} · ",
+        )
 
     def sample(
         self,
-        classes: list[int | str] | None = None,
+        classes: Sequence[int | str] | None = None,
         count: int = 64,
         scale: float | None = None,
         sampler: str | None = None,
@@ -126,114 +61,151 @@ class Run:
         """`count` examples in all, spread evenly over the classes (all of them if none is named).
 
         scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
+        options: the sampler's own, for instance eta=1.
         """
-        chosen = self.settings.sampling
-        if scale and (guide or self.method.guide) == "conditional":
-            raise SelfcalError(f"--scale {scale:g}: a plain conditional model has no guidance to scale; leave it out")
-        return sample_classes(
-            self.networks,
-            guide=guide or self.method.guide,
-            y=spread([self.class_index(c) for c in classes] if classes else range(len(self.classes)), count),
-            scale=self.method.scale if scale is None else scale,
-            sampler=sampler or chosen.sampler,
-            steps=chosen.steps if steps is None and sampler in (None, chosen.sampler) else steps,
-            noise=self.noise,
-            shape=self.shape,
-            classes=self.classes,
-            batch=chosen.batch,
-            seed=seed,
-            device=self.device,
-            show_progress=show_progress,
-            title=f"{self.method.name} · ",
-            options=options,
-        )
+        named = [class_index(self.classes, c) for c in classes] if classes else range(len(self.classes))
+        y = spread(named, count)
+        return self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
 
-    @torch.no_grad()
     def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
         """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
-        if "classifier" not in self.networks:
-            raise SelfcalError(f"the method {self.method.name} has no classifier to predict with")
-        x = torch.as_tensor(x, dtype=torch.float32)
-        if tuple(x.shape[1:]) != self.shape:
-            raise SelfcalError(f"inputs are shaped {tuple(x.shape)}; expected (B, {', '.join(map(str, self.shape))})")
-        level = torch.full((len(x),), self.noise.sigma_min if sigma is None else sigma)
-        classifier, batch = self.networks["classifier"], self.settings.sampling.batch
-        parts = [
-            classifier(images.to(self.device), sigmas.to(self.device)).softmax(-1).cpu()
-            for images, sigmas in zip(x.split(batch), level.split(batch), strict=True)
-        ]
-        return torch.cat(parts) if parts else torch.zeros(0, len(self.classes))
+        return self.generator.predict_proba(x, sigma)
 
-    def evaluate(self, **choices: Any) -> dict[str, Any]:
-        """Every metric into metrics.json; see `selfcal.evaluation.evaluate`."""
-        from selfcal.evaluation.evaluate import evaluate
+    def evaluate(
+        self,
+        scales: Sequence[float] | None = None,
+        count: int | None = None,
+        sampler: str | None = None,
+        steps: int | None = None,
+        guide: str | None = None,
+        features: str = "auto",
+        intervals: bool = True,
+        curve: bool = True,
+        seed: int = 0,
+        show_progress: bool = False,
+        keep: Callable[[Samples], None] = lambda samples: None,
+        **options: float,
+    ) -> dict[str, Any]:
+        """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
 
-        return evaluate(self, **choices)
+        scales: the method's usual one if left out; of several the best is chosen on samples of their own.
+        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
+        keep: called with every reported set of samples.
+        """
+        if self.diverged:
+            report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None}
+            report["diverged"] = self.diverged
+        else:
+            report = evaluate(
+                self._subject(),
+                scales=scales,
+                count=count,
+                how=Sampling(None, guide, sampler, steps, options),
+                features=features,
+                intervals=intervals,
+                curve=curve,
+                seed=seed,
+                show_progress=show_progress,
+                keep=keep,
+            )
+            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None}
+        self.directory.write("metrics.json", report)
+        return report
+
+    def _subject(self) -> Subject:
+        about = {"method": self.method.name} | {key: self.config[key] for key in ("labels", "labelled", "seed")}
+        return Subject(self.generator, self.data, self.pool.y, about)
 
     def classes_named(self, text: str) -> list[int | str]:
         """ "cat,dog" -> both; a class whose own name holds a comma is found too."""
         return [text] if text in self.classes else [name.strip() for name in text.split(",")]
 
-    def class_index(self, name: int | str) -> int:
-        """A class by its name, or by its position where no class is called so."""
-        text = str(name)
-        if text in self.classes:
-            return self.classes.index(text)
-        if text.isdigit() and int(text) < len(self.classes):
-            return int(text)
-        raise SelfcalError(f"unknown class {text!r}; this run has {', '.join(self.classes)}")
-
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
-        steps, hashes, damaged = {}, {}, {}
-        for stage in self.stages:
-            folder = self.path / "checkpoints" / stage.name
-            if checkpoint.steps_saved(folder):
-                try:
-                    steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
-                except checkpoint.Damaged as problem:
-                    damaged[stage.name] = str(problem)
-        wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
-        return {
-            "path": str(self.path),
-            **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
-            "step": steps,
-            "steps": wanted,
-            "finished": steps == wanted,
-            "damaged": damaged,
-            "diverged": self.diverged,
-            "pseudo_labels": self.pseudo_labels,
-            "weights_sha256": hashes,
-            "settings": self.config["settings"],
-            "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
-        }
+        return self.directory.describe()
 
+    # What the directory knows, by the names users type.
 
-def divergence_in_words(report: dict[str, Any]) -> str:
-    losses = ", ".join(f"{name} {value}" for name, value in report["losses"].items())
-    if "grad_norm" in report:
-        losses += f", gradient norm {report['grad_norm']}"
-    role = report["network"].split("-")[0]
-    return (
-        f"the {report['network']} network at step {report['step']} ({losses}); "
-        f"a lower learning rate may help, for instance --set {role}.lr=0.0003, in a new --out"
-    )
+    @property
+    def path(self) -> Path:
+        return self.directory.path
 
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.directory.config
 
-def spread(classes: list[int] | range, count: int) -> Tensor:
-    """`count` class indices, as evenly as possible, in the order of the classes."""
-    if count < 1:
-        raise SelfcalError(f"--count {count}: at least one image must be asked for")
-    each, extra = divmod(count, len(classes))
-    return torch.cat([torch.full((each + (i < extra),), c, dtype=torch.long) for i, c in enumerate(classes)])
+    @property
+    def method(self) -> Method:
+        return self.directory.method
+
+    @property
+    def settings(self) -> Settings:
+        return self.directory.settings
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return self.directory.stages
+
+    @property
+    def noise(self) -> Noise:
+        return self.directory.noise
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.directory.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.directory.shape
+
+    @property
+    def data(self) -> Dataset:
+        return self.directory.data
+
+    @property
+    def pool(self) -> Pool:
+        return self.directory.pool
+
+    @property
+    def networks(self) -> dict[str, nn.Module]:
+        return self.directory.networks
+
+    @property
+    def diverged(self) -> dict[str, Any] | None:
+        return self.directory.diverged
+
+    @property
+    def pseudo_labels(self) -> dict[str, Any] | None:
+        return self.directory.pseudo_labels
 
 
 def load(path: str | Path) -> Run:
     """Open a run directory."""
-    path = Path(path)
-    file = path / "config.json"
-    if not file.is_file():
-        raise SelfcalError(f"{path} is not a run directory: it has no config.json")
-    run = Run(path, records.read_config(file))
-    methods.find(run.config["method"])
-    return run
+    return Run(open_directory(path))
+
+
+def train(
+    data: str | Path,
+    method: str = "cg-sc-all",
+    labels: str | float = 0.02,
+    out: str | Path = "runs/selfcal",
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    score: str | Path | None = None,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | Iterable[str] = (),
+    until: str | None = None,
+    on_step: OnStep | None = None,
+    show_progress: bool = False,
+) -> Run:
+    """Train what the method needs and return the run. Everything is checked before anything is written.
+
+    score: another run whose unconditional model is taken over instead of being trained.
+    until: the stage after which to stop, for instance "score"; the same call without it goes on.
+    steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
+    on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
+    """
+    wanted = Request(data, method, labels, seed, steps, preset, settings).prepared()
+    donor = None if score is None else from_run(open_directory(score), wanted)
+    return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress)))

@@ -9,7 +9,8 @@ from safetensors.torch import save_file
 
 from selfcal.core.settings import resolve
 from selfcal.data import Pool, load_data, reveal
-from selfcal.methods.table import METHODS, Context
+from selfcal.methods.stage import Context
+from selfcal.methods.table import METHODS
 from selfcal.training import processes
 from selfcal.training.stage import new_learner, steps_of
 

@@ -33,7 +33,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.data import cifar, load_data, reveal
 from selfcal.data import idx as idx_files
 from selfcal.data.limits import LARGEST_ARRAYS
-from selfcal.methods.table import Context
+from selfcal.methods.stage import Context
 from selfcal.training import checkpoint
 from selfcal.training import stage as stages
 

@@ -31,7 +31,7 @@ def trouble(monkeypatch):
 
     def stages_lr(step):
         from selfcal.core.settings import resolve
-        from selfcal.training.loop import learning_rate
+        from selfcal.training.schedule import learning_rate
 
         return learning_rate(resolve("moons", small.SETTINGS, small.STEPS).score, step - 1)
 

@@ -21,7 +21,8 @@ def methods() -> None:
     """
     from selfcal.core.settings import Settings
     from selfcal.experiments import costs
-    from selfcal.methods.table import METHODS, Context
+    from selfcal.methods.stage import Context
+    from selfcal.methods.table import METHODS
 
     measured = costs.measured()
     table = Table("method", "network", "loss: weight·term(data it sees)", "guides by", box=None, padding=(0, 1))

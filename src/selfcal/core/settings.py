@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -46,7 +46,7 @@ class DataSettings(Section):
 class NetworkSettings(Section):
     """One network and how it is trained."""
 
-    network: Literal["mlp", "ncsnpp", "adopted"] = Field(
+    network: str = Field(
         "mlp", description="mlp, ncsnpp (the paper's U-Net for images), or one that `selfcal adopt` took in"
     )
     width: int = Field(
@@ -58,7 +58,7 @@ class NetworkSettings(Section):
     fourier_scale: float = Field(
         16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
     )
-    form: Literal["edm", "ve", "adopted"] = Field(
+    form: str = Field(
         "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
     )
     adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")

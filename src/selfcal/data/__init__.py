@@ -8,10 +8,12 @@ from pathlib import Path
 
 from selfcal.core.errors import SelfcalError, unknown
 from selfcal.data import arrays, cifar, digits, folder, idx, moons
-from selfcal.data.dataset import UNLABELED, Dataset
-from selfcal.data.labels import Pool, reveal
+from selfcal.data.dataset import Dataset
+from selfcal.data.labels import reveal
+from selfcal.data.pool import Pool
+from selfcal.diffusion.scores import UNLABELED
 
-__all__ = ["SOURCES", "UNLABELED", "Dataset", "Pool", "load_data", "reveal"]
+__all__ = ["SOURCES", "Dataset", "Pool", "load_data", "reveal"]
 
 SOURCES: dict[str, Callable[[], Dataset]] = {
     "moons": moons.load,

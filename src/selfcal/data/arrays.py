@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data.dataset import UNLABELED, Dataset, no_test
+from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import check_size
+from selfcal.diffusion.scores import UNLABELED
 
 ARRAYS = ("x", "y", "x_test", "y_test")
 

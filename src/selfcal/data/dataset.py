@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-
-UNLABELED = -1
-"""The class of an example whose label is hidden or unknown."""
+from selfcal.diffusion.scores import UNLABELED
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from PIL import Image
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data.dataset import UNLABELED, Dataset, no_test
+from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import LARGEST_IMAGE, check_inside, check_size
+from selfcal.diffusion.scores import UNLABELED
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")

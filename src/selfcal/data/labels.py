@@ -1,20 +1,19 @@
-"""Which labels a method may see, and how batches are drawn from labelled and unlabelled examples."""
+"""Which labels a method may see."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import re
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data.dataset import UNLABELED, Dataset
+from selfcal.data.dataset import Dataset
 from selfcal.data.limits import LARGEST_TEXT
+from selfcal.diffusion.scores import UNLABELED
 
 
 def reveal(data: Dataset, labels: str | float, seed: int) -> tuple[Dataset, Tensor]:
@@ -125,43 +124,3 @@ def _read_csv(path: Path) -> dict[str, str]:
     if not rows:
         raise SelfcalError(f"{path} has no rows")
     return rows
-
-
-@dataclass(frozen=True)
-class Pool:
-    """The training examples by what is known of them; draws are index tensors, labelled ones first.
-
-    Drawing with replacement makes a batch a function of the random state alone: a run continues
-    exactly from any step without remembering where in the data it was.
-    """
-
-    y: Tensor
-
-    @cached_property
-    def labelled(self) -> Tensor:
-        return (self.y != UNLABELED).nonzero()[:, 0]
-
-    @cached_property
-    def unlabelled(self) -> Tensor:
-        return (self.y == UNLABELED).nonzero()[:, 0]
-
-    @property
-    def label_fraction(self) -> float:
-        return len(self.labelled) / len(self.y)
-
-    def from_all(self, size: int, rng: torch.Generator | None = None) -> Tensor:
-        return torch.randint(len(self.y), (size,), generator=rng)
-
-    def from_labelled(self, size: int, rng: torch.Generator | None = None) -> Tensor:
-        return _pick(self.labelled, size, rng)
-
-    def half_labelled(self, size: int, rng: torch.Generator | None = None) -> Tensor:
-        """Exactly half labelled (the paper, §3.3); a plain batch when everything is labelled."""
-        if not len(self.unlabelled):
-            return self.from_all(size, rng)
-        half = size // 2
-        return torch.cat([_pick(self.labelled, size - half, rng), _pick(self.unlabelled, half, rng)])
-
-
-def _pick(indices: Tensor, size: int, rng: torch.Generator | None) -> Tensor:
-    return indices[torch.randint(len(indices), (size,), generator=rng)]

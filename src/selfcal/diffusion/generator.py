@@ -1,63 +1,122 @@
-"""From trained networks and wanted classes to examples, and examples to files."""
+"""From trained networks and wanted classes to examples, and from examples to the guide's opinion of them."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from selfcal.core.errors import SelfcalError
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import Tick, bar
-from selfcal.diffusion import guidance, samplers
-from selfcal.diffusion.noise import Noise, ScoreFn
-from selfcal.training.loop import random_state
+from selfcal.core.randomness import random_state
+from selfcal.diffusion.guidance import GUIDES, Guide
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.samplers import SAMPLERS, Sampler
+from selfcal.diffusion.samples import Samples
+from selfcal.diffusion.scores import ScoreFn
 
 
 @dataclass(frozen=True)
-class Samples:
-    """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made."""
+class Sampling:
+    """How examples are drawn; whatever is None is left to the generator."""
 
-    x: Tensor
-    y: Tensor
+    scale: float | None = None  # λ of classifier guidance, or w of classifier-free guidance
+    guide: str | None = None  # a row of guidance.GUIDES
+    sampler: str | None = None  # a row of samplers.SAMPLERS
+    steps: int | None = None
+    options: Mapping[str, float] = field(default_factory=dict)  # of the sampler
+
+    def completed(self, usual: Sampling) -> Sampling:
+        """What is left out as usual; the usual number of steps belongs to the usual sampler alone."""
+        sampler = self.sampler or usual.sampler
+        steps = usual.steps if self.steps is None and sampler == usual.sampler else self.steps
+        scale = usual.scale if self.scale is None else self.scale
+        return Sampling(scale, self.guide or usual.guide, sampler, steps, self.options)
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Trained networks by role ("score", "classifier", "conditional"), and how they are used unless one says."""
+
+    networks: Mapping[str, Any]
+    noise: Noise
+    shape: tuple[int, ...]
     classes: tuple[str, ...]
-    made: dict[str, Any]
+    usual: Sampling
+    batch: int = 1000
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    title: str = ""  # before the words of a progress bar
 
-    def __len__(self) -> int:
-        return len(self.x)
+    def sample(self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool = False) -> Samples:
+        """One example for each entry of y. Batches mix classes; each has a random state of its own."""
+        how = (how or Sampling()).completed(self.usual)
+        walk, guide, scale, steps = checked(how, self.networks)
+        sigmas, parts, evaluations = walk.levels(self.noise, steps), y.split(self.batch), walk.evaluations(steps)
+        batches = []
+        with bar(f"{self.title}sampling λ={scale:g}", evaluations * len(parts), show=show_progress) as tick:
+            for number, wanted in enumerate(parts):
+                rng = random_state(seed, "sampling", number)
+                x = sigmas[0] * torch.randn((len(wanted), *self.shape), generator=rng)
+                score = counted(guide.score(self.networks, wanted.to(self.device), scale), tick)
+                batches.append(walk.function(score, x.to(self.device), sigmas, rng=rng, **how.options).cpu())
+        x = torch.cat(batches)
+        about = {
+            "guide": how.guide,
+            "scale": scale,
+            "sampler": how.sampler,
+            "steps": steps,
+            "evaluations": evaluations,
+            "options": dict(how.options),
+            "seed": seed,
+        }
+        return Samples(x.clamp(-1, 1) if len(self.shape) == 3 else x, y, self.classes, about)
 
-    def save(self, path: str | Path) -> None:
-        """An `.npz` (x in [−1, 1], y, class names), or a folder of PNGs by class."""
-        path = Path(path)
-        if path.suffix == ".npz":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez_compressed(path, x=self.x.numpy(), y=self.y.numpy(), classes=np.array(self.classes))
-            return
-        if self.x.ndim != 4:
-            raise SelfcalError(f"points cannot be saved as images; give --out a name that ends in .npz, not {path}")
-        for c in self.y.unique().tolist():
-            folder = path / folder_name(self.classes[c], c)
-            folder.mkdir(parents=True, exist_ok=True)
-            for i, image in enumerate(self.x[self.y == c]):
-                to_image(image).save(folder / f"{i:05d}.png")
+    @torch.no_grad()
+    def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
+        """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
+        if "classifier" not in self.networks:
+            raise SelfcalError("this method has no classifier to predict with")
+        x = torch.as_tensor(x, dtype=torch.float32)
+        if tuple(x.shape[1:]) != self.shape:
+            raise SelfcalError(f"inputs are shaped {tuple(x.shape)}; expected (B, {', '.join(map(str, self.shape))})")
+        level = torch.full((len(x),), self.noise.sigma_min if sigma is None else sigma)
+        parts = [
+            self.networks["classifier"](images.to(self.device), sigmas.to(self.device)).softmax(-1).cpu()
+            for images, sigmas in zip(x.split(self.batch), level.split(self.batch), strict=True)
+        ]
+        return torch.cat(parts) if parts else torch.zeros(0, len(self.classes))
 
 
-def folder_name(name: str, position: int) -> str:
-    """The class's name, unless it would lead elsewhere: names can come from files that others wrote."""
-    plain = name.isprintable() and name.strip(". ") and not {"/", "\\", ":"} & {*name} and len(name.encode()) < 200
-    return name if plain else f"class-{position}"
+def checked(how: Sampling, networks: Mapping[str, Any]) -> tuple[Sampler, Guide, float, int]:
+    """The rows of the sampler and of the guide, λ and the number of steps; or what is wrong with them."""
+    walk = look_up("sampler", str(how.sampler), SAMPLERS)
+    guide = look_up("guide", str(how.guide), GUIDES)
+    steps, scale = walk.steps if how.steps is None else how.steps, how.scale or 0.0
+    if not 0 <= scale < math.inf:
+        raise SelfcalError(f"a guidance scale of {scale}: a finite number of at least 0 is needed")
+    if scale and how.guide == "conditional":
+        raise SelfcalError(f"--scale {scale:g}: a plain conditional model has no guidance to scale; leave it out")
+    if steps < 1:
+        raise SelfcalError(f"--steps {steps}: a sampler takes at least one step")
+    for role in guide.needs:
+        if role not in networks:
+            raise SelfcalError(f"the guide {how.guide} needs a {role} network, which this method does not train")
+    known = options_of(walk.function)
+    if strange := [name for name in how.options if name not in known]:
+        offer = f"it has {', '.join(known)}" if known else "it has none"
+        raise SelfcalError(f"the sampler {how.sampler} has no such option: {', '.join(strange)}; {offer}")
+    return walk, guide, scale, steps
 
 
-def to_image(x: Tensor) -> Image.Image:
-    """(C, H, W) in [−1, 1] -> a grey or colour image."""
-    pixels = ((x.clamp(-1, 1) + 1) * 127.5).round().byte().numpy()
-    return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+def options_of(sampler: Callable[..., Tensor]) -> list[str]:
+    """The keywords of a sampler that are for users."""
+    parameters = inspect.signature(sampler).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "rng"]
 
 
 def counted(score: ScoreFn, tick: Tick) -> ScoreFn:
@@ -70,61 +129,19 @@ def counted(score: ScoreFn, tick: Tick) -> ScoreFn:
     return scored
 
 
-def sample_classes(
-    networks: Mapping[str, Any],
-    *,
-    guide: str,
-    y: Tensor,
-    scale: float,
-    sampler: str,
-    steps: int | None,
-    noise: Noise,
-    shape: tuple[int, ...],
-    classes: tuple[str, ...],
-    batch: int,
-    seed: int,
-    device: torch.device,
-    show_progress: bool = False,
-    title: str = "",
-    options: Mapping[str, float] | None = None,
-) -> Samples:
-    """One example for each entry of y. Batches mix classes; each has a random state of its own."""
-    row, steered = samplers.find(sampler), guidance.find(guide)
-    if not 0 <= scale < math.inf:
-        raise SelfcalError(f"a guidance scale of {scale}: a finite number of at least 0 is needed")
-    steps = row.steps if steps is None else steps
-    if steps < 1:
-        raise SelfcalError(f"--steps {steps}: a sampler takes at least one step")
-    sigmas = row.levels(noise, steps)
-    parts = y.split(batch)
-    made = []
-    try:
-        steered(networks, y[:1].to(device), scale)
-    except KeyError as missing:
-        raise SelfcalError(
-            f"the guide {guide} needs a {missing.args[0]} network, which this method does not train"
-        ) from None
-    with bar(f"{title}sampling λ={scale:g}", row.evaluations(steps) * len(parts), show=show_progress) as tick:
-        for number, wanted in enumerate(parts):
-            rng = random_state(seed, "sampling", number)
-            x = sigmas[0] * torch.randn((len(wanted), *shape), generator=rng)
-            score = counted(steered(networks, wanted.to(device), scale), tick)
-            try:
-                made.append(row.function(score, x.to(device), sigmas, rng=rng, **(options or {})).cpu())
-            except TypeError as error:
-                if "unexpected keyword" in str(error):
-                    raise SelfcalError(
-                        f"the sampler {sampler} has no such option: {', '.join(options or {})}"
-                    ) from None
-                raise
-    x = torch.cat(made)
-    about = {
-        "guide": guide,
-        "scale": scale,
-        "sampler": sampler,
-        "steps": steps,
-        "evaluations": row.evaluations(steps),
-        "options": dict(options or {}),
-        "seed": seed,
-    }
-    return Samples(x.clamp(-1, 1) if len(shape) == 3 else x, y, classes, about)
+def class_index(classes: Sequence[str], name: int | str) -> int:
+    """A class by its name, or by its position where no class is called so."""
+    text = str(name)
+    if text in classes:
+        return classes.index(text)
+    if text.isdigit() and int(text) < len(classes):
+        return int(text)
+    raise SelfcalError(f"unknown class {text!r}; this run has {', '.join(classes)}")
+
+
+def spread(classes: Sequence[int], count: int) -> Tensor:
+    """`count` class indices, as evenly as possible, in the order of the classes."""
+    if count < 1:
+        raise SelfcalError(f"--count {count}: at least one image must be asked for")
+    each, extra = divmod(count, len(classes))
+    return torch.cat([torch.full((each + (i < extra),), c, dtype=torch.long) for i, c in enumerate(classes)])

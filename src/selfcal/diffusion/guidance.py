@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.core.errors import unknown
-from selfcal.data import UNLABELED
-from selfcal.diffusion.noise import ScoreFn
-from selfcal.methods.reading import Logits
-
-Conditional = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""A class-conditional score model: x (B, *), sigma (B,), y (B,) -> a score; y = −1 is the null token."""
+from selfcal.diffusion.scores import UNLABELED, Conditional, Logits, ScoreFn
 
 
 def input_gradient(value_of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -65,20 +60,23 @@ def classifier_free(model: Conditional, y: Tensor, weight: float = 0.0) -> Score
     return guided
 
 
-Guide = Callable[[Mapping[str, Any], Tensor, float], ScoreFn]
-"""Trained networks by name, classes (B,), λ -> the score to sample from."""
+@dataclass(frozen=True)
+class Guide:
+    """A row of the table: the networks it needs, and (networks by role, classes (B,), λ) -> the score to sample from."""
+
+    needs: tuple[str, ...]
+    score: Callable[[Mapping[str, Any], Tensor, float], ScoreFn]
+
 
 GUIDES: dict[str, Guide] = {
-    "classifier": lambda nets, y, scale: classifier_guided(nets["score"], nets["classifier"], y, scale),
-    "classifier-only": lambda nets, y, scale: inner_conditional(nets["classifier"], y),
-    "classifier-only-unconditional": lambda nets, y, scale: inner_unconditional(nets["classifier"]),
-    "conditional": lambda nets, y, scale: conditional(nets["conditional"], y),
-    "classifier-free": lambda nets, y, scale: classifier_free(nets["conditional"], y, scale),
-    "unconditional": lambda nets, y, scale: nets["score"],
+    "classifier": Guide(
+        ("score", "classifier"), lambda nets, y, scale: classifier_guided(nets["score"], nets["classifier"], y, scale)
+    ),
+    "classifier-only": Guide(("classifier",), lambda nets, y, scale: inner_conditional(nets["classifier"], y)),
+    "classifier-only-unconditional": Guide(
+        ("classifier",), lambda nets, y, scale: inner_unconditional(nets["classifier"])
+    ),
+    "conditional": Guide(("conditional",), lambda nets, y, scale: conditional(nets["conditional"], y)),
+    "classifier-free": Guide(("conditional",), lambda nets, y, scale: classifier_free(nets["conditional"], y, scale)),
+    "unconditional": Guide(("score",), lambda nets, y, scale: nets["score"]),
 }
-
-
-def find(name: str) -> Guide:
-    if name not in GUIDES:
-        raise unknown("guide", name, GUIDES)
-    return GUIDES[name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal.diffusion.noise import like
+from selfcal.diffusion.scores import like
 
 
 @dataclass(frozen=True)

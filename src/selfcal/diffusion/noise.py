@@ -6,19 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-ScoreFn = Callable[[Tensor, Tensor], Tensor]
-"""x (B, *), sigma (B,)  ->  ∇ₓ log p_σ(x) (B, *)."""
-
-
-def like(sigma: Tensor, x: Tensor) -> Tensor:
-    """One number per example (B,), shaped so that it broadcasts against x (B, *)."""
-    return sigma.reshape(-1, *[1] * (x.ndim - 1))
+from selfcal.diffusion.scores import like
 
 
 @dataclass(frozen=True)

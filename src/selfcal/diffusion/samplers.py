@@ -13,8 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from selfcal.core.errors import unknown
-from selfcal.diffusion.noise import Noise, ScoreFn
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.scores import ScoreFn
 
 
 def gaussian(x: Tensor, rng: torch.Generator | None) -> Tensor:
@@ -131,9 +131,3 @@ SAMPLERS: dict[str, Sampler] = {
     "dpm++2m": Sampler(sample_dpmpp_2m, Noise.karras, 20, lambda n: n),
     "dpm++2m-sde": Sampler(sample_dpmpp_2m_sde, Noise.karras, 20, lambda n: n),
 }
-
-
-def find(name: str) -> Sampler:
-    if name not in SAMPLERS:
-        raise unknown("sampler", name, SAMPLERS)
-    return SAMPLERS[name]

@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from selfcal.core.progress import bar
-from selfcal.data import UNLABELED, Dataset, load_data
+from selfcal.data import Dataset, load_data
+from selfcal.diffusion.scores import UNLABELED
 from selfcal.training.checkpoint import file_sha256
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from selfcal.methods.table import Stage
+from selfcal.methods.stage import Stage
 
 FILE = "step_costs.json"
 

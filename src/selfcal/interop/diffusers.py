@@ -1,7 +1,7 @@
 """Unconditional models trained with diffusers: a `UNet2DModel` and a scheduler, in a pipeline's folder.
 
 What is kept of one are two plain dictionaries, {"unet": …, "scheduler": …}, and its weights; network
-and form (nets/foreign.py) are made from them. Before a model is believed, its wrapped score is
+and form (nets/foreign.py) are made from them (nets/schedules.py). Before a model is believed, its wrapped score is
 compared with diffusers' own denoising at several noise levels.
 """
 
@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json
-from selfcal.interop.schedulers import family_of, installed, known_keywords
-from selfcal.nets import without_memory
+from selfcal.interop.schedulers import own_denoising
+from selfcal.nets.builders import without_memory
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.recipes import Recipe, make_score_model
+from selfcal.nets.schedules import family_of, form_keywords, in_words, installed, known_keywords, network_keywords
 from selfcal.training.records import LARGEST_EXAMPLE
 
 LATENT = ("vae", "vqvae", "movq", "image_encoder")
@@ -62,28 +63,18 @@ def load(path: str | Path) -> Pipeline:
         shape = _image_shape(unet)
         _check_schedule(scheduler)
         low, high = family.sigmas(scheduler)
-        asked = without_memory(make_score_model, unet_recipe(adopted), form_recipe(adopted))
+        asked = without_memory(make_score_model, *recipes(adopted))
     _check_bytes(asked, path / "unet")
-    model = make_score_model(unet_recipe(adopted), form_recipe(adopted)).eval().requires_grad_(False)
+    model = make_score_model(*recipes(adopted)).eval().requires_grad_(False)
     _load_weights(model, path / "unet")
     with _in_one_sentence(f"diffusers cannot denoise with {path}"), torch.random.fork_rng(devices=[]):
-        apart = check(model, family.own_denoising(scheduler, model.network), adopted, str(path))
+        apart = check(model, own_denoising(scheduler, model.network), adopted, str(path))
     return Pipeline(model, adopted, shape, low, high, apart)
 
 
-def in_words(adopted: Mapping[str, Any]) -> str:
-    scheduler = adopted["scheduler"]
-    predicted = scheduler.get("prediction_type", "score" if family_of(scheduler).unit_interval else "epsilon")
-    return f"UNet2DModel that predicts {predicted}, {scheduler['_class_name']}"
-
-
-def unet_recipe(adopted: Mapping[str, Any]) -> Recipe:
-    family = family_of(adopted["scheduler"])
-    return "unet2d", {"config": dict(adopted["unet"]), "unit_interval": family.unit_interval}
-
-
-def form_recipe(adopted: Mapping[str, Any]) -> Recipe:
-    return family_of(adopted["scheduler"]).form(adopted["scheduler"])
+def recipes(adopted: Mapping[str, Any]) -> tuple[Recipe, Recipe]:
+    """Of the network and of the form."""
+    return ("adopted", network_keywords(adopted)), ("adopted", form_keywords(adopted))
 
 
 def check(model: ScoreModel, own: Iterator[tuple[Tensor, float, Tensor]], adopted: Mapping, name: str) -> float:

@@ -101,7 +101,7 @@ class SelfcalPipeline(DiffusionPipeline):
         sigmas = row.levels(Noise(settings.sigma_min, settings.sigma_max), steps)
         networks = {"score": self.score, "classifier": self.classifier, "conditional": self.conditional}
         scale = settings.scale if guidance_scale is None else guidance_scale
-        score = GUIDES[settings.guide](networks, y, scale)
+        score = GUIDES[settings.guide].score(networks, y, scale)
         shape = [settings.image_shape[side] for side in ("channels", "height", "width")]
         x = sigmas[0] * torch.randn((len(y), *shape), generator=generator)
         x = row.function(score, x.to(self.device), sigmas, rng=generator)

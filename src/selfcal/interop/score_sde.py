@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
-from selfcal.nets import without_memory
 from selfcal.nets.blocks import Attention, HalvingConv, ResidualBlock
+from selfcal.nets.builders import without_memory
 from selfcal.nets.forms import VE, ScoreModel
 from selfcal.nets.layers import FourierFeatures
 from selfcal.nets.ncsnpp import NCSNpp

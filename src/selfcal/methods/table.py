@@ -3,123 +3,56 @@ which part of the data, and how it guides. Nothing else in selfcal asks for a me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from selfcal.core.errors import unknown
-from selfcal.core.settings import NetworkSettings, Settings
-from selfcal.data import Pool
-from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.methods.terms import (
-    ConditionalEstimate,
-    Estimate,
-    Reading,
-    Term,
-    cross_entropy,
-    denoising,
-    jacobian,
-    likelihood_matching,
-    naive_energy,
-    recovery_likelihood,
-    robust_cross_entropy,
-    self_calibration,
-)
-from selfcal.methods.terms.self_calibration import as_in_the_pool, everyone, labelled_only
-from selfcal.nets import build_classifier, build_conditional, build_score, form_of
+from selfcal.core.errors import look_up
+from selfcal.core.settings import Settings
+from selfcal.data.pool import Pool
+from selfcal.diffusion.noise import Noisy
+from selfcal.methods.reading import ALL, LABELLED, ConditionalEstimate, Estimate, Reading, Sees, in_true_shares
+from selfcal.methods.stage import Context, Draw, Method, Stage, Terms, Weighted
+from selfcal.methods.terms.cross_entropy import cross_entropy
+from selfcal.methods.terms.dlsm import likelihood_matching
+from selfcal.methods.terms.dsm import denoising
+from selfcal.methods.terms.jacobian import jacobian
+from selfcal.methods.terms.jem import naive_energy
+from selfcal.methods.terms.recovery import recovery_likelihood
+from selfcal.methods.terms.robust import robust_cross_entropy
+from selfcal.methods.terms.self_calibration import self_calibration
+from selfcal.nets.builders import build_classifier, build_conditional, build_score, form_of
 
 CLASSIFIER_SCALES = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5)  # the paper's grid of λ_CG
 FREE_SCALES = (0.0, 0.1, 0.2, 0.4)  # the paper's grid of λ_CFG, which is w: 0 is the plain conditional score
 
 
-@dataclass(frozen=True)
-class Context:
-    """What the terms of a row may be built from."""
-
-    settings: Settings
-    label_fraction: float
-    networks: Mapping[str, Any]  # those trained by earlier stages, by role, frozen
-
-    @property
-    def noise(self) -> Noise:
-        return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
-
-    @classmethod
-    def typical(cls) -> Context:
-        """Default settings and few labels: enough to describe a row."""
-        return cls(Settings(), 0.02, {"score": None, "classifier": None})
-
-
-@dataclass(frozen=True)
-class Weighted:
-    """weight · term, and in words which examples the term sees."""
-
-    weight: float
-    term: Term
-    sees: str
-
-
-Draw = Callable[[Pool, int, torch.Generator | None], Tensor]
-Terms = Callable[[Context], dict[str, Weighted]]
-Read = Callable[[Context], Callable[[Any, Noisy], Any]]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One training: which network, how it is built, which batches it gets, how a batch is read, what is minimised."""
-
-    name: str  # its folder of checkpoints
-    role: str  # "score", "classifier" or "conditional": its section of the settings, its key for guidance
-    build: Callable[[Settings, tuple[int, ...], int], nn.Module]
-    draw: Draw
-    read: Read
-    terms: Terms
-    pseudo_labels: bool = False  # the labels are completed by the classifier trained before
-    warm_start: str | None = None  # the stage whose weights it starts from
-
-    def settings(self, settings: Settings) -> NetworkSettings:
-        section: NetworkSettings = getattr(settings, self.role)
-        return section
-
-
-@dataclass(frozen=True)
-class Method:
-    name: str
-    title: str
-    stages: Callable[[Settings], tuple[Stage, ...]]
-    guide: str  # a row of guidance.GUIDES
-    scales: tuple[float, ...]  # the paper's grid of guidance strengths
-    scale: float  # what is used unless one asks for another
-
-
 # --- the terms of each row: a name, its weight, the term, who sees it --------------------------------
 
 
-def dsm(c: Context, sees: str = "all", role: str = "score") -> dict[str, Weighted]:
+def dsm(c: Context, sees: Sees = ALL, role: str = "score") -> dict[str, Weighted]:
     return {"dsm": Weighted(1.0, denoising(form_of(getattr(c.settings, role), c.settings).weight), sees)}
 
 
 def ce(c: Context) -> dict[str, Weighted]:
-    return {"ce": Weighted(1.0, cross_entropy(), "labelled")}
+    return {"ce": Weighted(1.0, cross_entropy(), LABELLED)}
 
 
 def ce_smoothed(c: Context) -> dict[str, Weighted]:
-    return {"ce": Weighted(1.0, cross_entropy(c.settings.terms.ls_smoothing), "labelled")}
+    return {"ce": Weighted(1.0, cross_entropy(c.settings.terms.ls_smoothing), LABELLED)}
 
 
 def ce_jr(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    return ce(c) | {"jr": Weighted(t.jr_weight, jacobian(t.jr_projections), "labelled")}
+    return ce(c) | {"jr": Weighted(t.jr_weight, jacobian(t.jr_projections), LABELLED)}
 
 
 def ce_dlsm(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
     term = likelihood_matching(c.networks["score"], t.dlsm_sigma_power, t.dlsm_per_dimension)
-    return ce(c) | {"dlsm": Weighted(t.dlsm_weight, term, "labelled")}
+    return ce(c) | {"dlsm": Weighted(t.dlsm_weight, term, LABELLED)}
 
 
 def ce_jem(c: Context) -> dict[str, Weighted]:
@@ -127,26 +60,24 @@ def ce_jem(c: Context) -> dict[str, Weighted]:
     energy = (
         naive_energy(c.noise, t.jem_steps) if t.jem_naive else recovery_likelihood(c.noise, t.jem_levels, t.jem_steps)
     )
-    return ce(c) | {"jem": Weighted(t.jem_weight, energy, "all")}
+    return ce(c) | {"jem": Weighted(t.jem_weight, energy, ALL)}
 
 
 def ce_robust(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
     grow_from = c.settings.noise.sigma_data if t.robust_grows else torch.inf
-    return {
-        "ce": Weighted(1.0, robust_cross_entropy(t.robust_epsilon, t.robust_steps, grow_from), "labelled, attacked")
-    }
+    return {"ce": Weighted(1.0, robust_cross_entropy(t.robust_epsilon, t.robust_steps, grow_from), LABELLED)}
 
 
 def ce_sc_labeled(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    return ce(c) | {"sc": Weighted(t.sc_weight, self_calibration(labelled_only, t.sc_per_dimension), "labelled")}
+    return ce(c) | {"sc": Weighted(t.sc_weight, self_calibration(t.sc_per_dimension), LABELLED)}
 
 
 def ce_sc_all(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    weights = as_in_the_pool(c.label_fraction) if t.sc_rebalance else everyone
-    return ce(c) | {"sc": Weighted(t.sc_weight, self_calibration(weights, t.sc_per_dimension), "all")}
+    everyone = in_true_shares(c.label_fraction) if t.sc_rebalance else ALL
+    return ce(c) | {"sc": Weighted(t.sc_weight, self_calibration(t.sc_per_dimension), everyone)}
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -174,7 +105,7 @@ def pseudo_classifiers(s: Settings) -> tuple[Stage, ...]:
     return tuple(rounds)
 
 
-def conditional(draw: Draw, drop: bool, sees: str, pseudo_labels: bool = False) -> Stage:
+def conditional(draw: Draw, drop: bool, sees: Sees, pseudo_labels: bool = False) -> Stage:
     """s(x, σ, y), and with `drop` also s(x, σ, ∅)."""
 
     def read(c: Context) -> Callable[[Any, Noisy], ConditionalEstimate]:
@@ -211,21 +142,21 @@ METHODS: dict[str, Method] = {
         free(
             "cond",
             "conditional model",
-            lambda s: (conditional(Pool.from_labelled, drop=False, sees="labelled"),),
+            lambda s: (conditional(Pool.from_labelled, drop=False, sees=LABELLED),),
             "conditional",
             (0.0,),
         ),
         free(
             "cfg-labeled",
             "classifier-free guidance from labelled images",
-            lambda s: (conditional(Pool.from_labelled, drop=True, sees="labelled"),),
+            lambda s: (conditional(Pool.from_labelled, drop=True, sees=LABELLED),),
             "classifier-free",
             FREE_SCALES,
         ),
         free(
             "cfg-all",
             "classifier-free guidance from all images",
-            lambda s: (conditional(Pool.half_labelled, drop=True, sees="all, unlabelled without class"),),
+            lambda s: (conditional(Pool.half_labelled, drop=True, sees=ALL),),
             "classifier-free",
             FREE_SCALES,
         ),
@@ -240,7 +171,7 @@ METHODS: dict[str, Method] = {
         free(
             "dpt",
             "conditional model on the self-calibrated classifier's labels",
-            lambda s: (classifier(ce_sc_all), conditional(Pool.from_labelled, True, "pseudo-labelled", True)),
+            lambda s: (classifier(ce_sc_all), conditional(Pool.from_labelled, True, LABELLED, True)),
             "classifier-free",
             FREE_SCALES,
         ),
@@ -253,6 +184,4 @@ GUIDED = tuple(m.name for m in METHODS.values() if m.guide == "classifier")  # t
 
 
 def find(name: str) -> Method:
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    return METHODS[name]
+    return look_up("method", name, METHODS)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.diffusion.guidance import input_gradient
-from selfcal.methods.reading import Logits
+from selfcal.diffusion.scores import Logits
 
 LOWER_IS_BETTER = {"gradient_mse": True, "gradient_cs": False, "cond_score_cs": False, "direction_cs": False}
 """The three columns of the paper's table, and the gradients' directions whatever their lengths."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfcal.diffusion.noise import like
+from selfcal.diffusion.scores import like
 from selfcal.nets.blocks import norm
 from selfcal.nets.ncsnpp import Encoder
 

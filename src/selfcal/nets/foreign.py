@@ -6,6 +6,7 @@ A variance-preserving model (DDPM) sees x_t = √ᾱ x₀ + √(1−ᾱ) z, whic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -92,3 +93,18 @@ class UNet(nn.Module):
         """unit_interval: the model was trained on pixels in [0, 1]."""
         out: Tensor = self.unet((x + 1) / 2 if self.unit_interval else x, level).sample
         return out
+
+
+PREDICTIONS: dict[str, Callable[..., Form]] = {
+    "epsilon": Epsilon,
+    "v_prediction": Velocity,
+    "sample": Clean,
+    "edm-epsilon": EDMEpsilon,
+    "edm-v_prediction": EDMVelocity,
+    "unit-score": UnitScore,
+}
+
+
+def foreign_form(predicts: str, **keywords: Any) -> Form:
+    """The form of a network by what it predicts."""
+    return PREDICTIONS[predicts](**{k: tuple(v) if isinstance(v, list) else v for k, v in keywords.items()})

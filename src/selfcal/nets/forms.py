@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from selfcal.diffusion.noise import like
+from selfcal.diffusion.scores import like
 
 
 class Coefficients(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -57,6 +58,6 @@ class MLP(nn.Module):
         return self.leave(F.silu(h))
 
 
-def size(shape: tuple[int, ...]) -> int:
+def size(shape: Sequence[int]) -> int:
     """Numbers in one example of this shape."""
     return math.prod(shape)

@@ -1,63 +1,133 @@
-"""A network by a name and plain keywords, so that it can be written down as JSON and made again anywhere."""
+"""The kinds of network and of form, a row each. A recipe is a row's name and plain keywords, so that a network
+can be written down as JSON and made again anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.nets.classifier import Classifier, EncoderHead, small
-from selfcal.nets.foreign import Clean, EDMEpsilon, EDMVelocity, Epsilon, UNet, UnitScore, Velocity
+from selfcal.nets.foreign import UNet, foreign_form
 from selfcal.nets.forms import EDM, VE, Form, ScoreModel
-from selfcal.nets.mlp import MLP
+from selfcal.nets.mlp import MLP, size
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
+from selfcal.nets.schedules import Keywords, form_keywords, network_keywords
+
+Shape = Sequence[int]
+Net = Any
+"""A network's section of core/settings.py, which is not imported: exported pipelines carry this file, not settings."""
+Recipe = tuple[str, Mapping[str, Any]]
+"""A row of one of the tables below, and its keywords."""
 
 
-def mlp_classifier(**keywords: Any) -> nn.Module:
-    trunk = MLP(**keywords)
+@dataclass(frozen=True)
+class Kind:
+    """A row of the table of networks: its keywords from settings, what makes its denoiser and its classifier.
+
+    A denoiser is told the class where there are classes; a classifier gives a logit for each.
+    """
+
+    keywords: Callable[[Net, Shape, int], Keywords]
+    denoiser: Callable[..., nn.Module]
+    classifier: Callable[..., nn.Module]
+
+
+# --- mlp ------------------------------------------------------------------------------------------
+
+
+def mlp_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
+    own = {"width": net.width, "blocks": net.blocks, "dropout": net.dropout}
+    return {"inputs": size(shape), "classes": classes, **own}
+
+
+def mlp_denoiser(inputs: int, **keywords: Any) -> nn.Module:
+    return MLP(inputs, inputs, **keywords)
+
+
+def mlp_classifier(inputs: int, classes: int, **keywords: Any) -> nn.Module:
+    trunk = MLP(inputs, classes, **keywords)
     small(trunk.leave)
     return trunk
+
+
+# --- ncsnpp ---------------------------------------------------------------------------------------
+
+
+def ncsnpp_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
+    """The U-Net's own words; refuses shapes it cannot halve."""
+    if len(shape) != 3:
+        raise SelfcalError("the network ncsnpp is for images; for points set network=mlp")
+    halvings = len(net.multipliers) - 1
+    if any(side % 2**halvings for side in shape[1:]):
+        raise SelfcalError(
+            f"images of {shape[2]}×{shape[1]} pixels cannot be halved {halvings} times, as the ncsnpp network with "
+            f"{len(net.multipliers)} multipliers does; give it fewer, for instance multipliers=1,2"
+        )
+    return {
+        "channels": shape[0],
+        "classes": classes,
+        "width": net.width,
+        "multipliers": list(net.multipliers),
+        "blocks": net.blocks,
+        "attention": [level for level in range(halvings + 1) if shape[1] // 2**level in net.attention],
+        "dropout": net.dropout,
+        "fourier_scale": net.fourier_scale,
+    }
 
 
 def ncsnpp_classifier(classes: int, **keywords: Any) -> nn.Module:
     return EncoderHead(Encoder(**keywords), classes)
 
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "mlp": MLP,
-    "mlp-classifier": mlp_classifier,
-    "ncsnpp": NCSNpp,
-    "ncsnpp-classifier": ncsnpp_classifier,
-    "unet2d": UNet,
+# --- adopted --------------------------------------------------------------------------------------
+
+
+NO_CLASSIFIER = "an adopted network is a score model that `selfcal adopt` took in; set network=mlp or network=ncsnpp"
+
+
+def adopted_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
+    if not net.adopted:
+        raise SelfcalError(NO_CLASSIFIER)
+    return network_keywords(net.adopted)
+
+
+def no_classifier(**keywords: Any) -> nn.Module:
+    raise SelfcalError(NO_CLASSIFIER)
+
+
+KINDS: dict[str, Kind] = {
+    "mlp": Kind(mlp_keywords, mlp_denoiser, mlp_classifier),
+    "ncsnpp": Kind(ncsnpp_keywords, NCSNpp, ncsnpp_classifier),
+    "adopted": Kind(adopted_keywords, UNet, no_classifier),
 }
 
-FORMS: dict[str, Callable[..., Form]] = {
-    "edm": EDM,
-    "ve": VE,
-    "epsilon": Epsilon,
-    "v_prediction": Velocity,
-    "sample": Clean,
-    "edm-epsilon": EDMEpsilon,
-    "edm-v_prediction": EDMVelocity,
-    "unit-score": UnitScore,
+
+@dataclass(frozen=True)
+class FormKind:
+    """A row of the table of forms: its keywords from settings and σ_d, and what makes it."""
+
+    keywords: Callable[[Net, float], Keywords]
+    make: Callable[..., Form]
+
+
+FORMS: dict[str, FormKind] = {
+    "edm": FormKind(lambda net, sigma_data: {"sigma_data": sigma_data}, EDM),
+    "ve": FormKind(lambda net, sigma_data: {}, VE),
+    "adopted": FormKind(lambda net, sigma_data: form_keywords(net.adopted), foreign_form),
 }
-
-Recipe = tuple[str, Mapping[str, Any]]
-"""A row of one of the tables above, and its keywords."""
-
-
-def make_network(recipe: Recipe) -> nn.Module:
-    return NETWORKS[recipe[0]](**recipe[1])
 
 
 def make_form(recipe: Recipe) -> Form:
-    return FORMS[recipe[0]](**recipe[1])
+    return look_up("form", recipe[0], FORMS).make(**recipe[1])
 
 
 def make_score_model(network: Recipe, form: Recipe) -> ScoreModel:
-    return ScoreModel(make_network(network), make_form(form))
+    return ScoreModel(look_up("network", network[0], KINDS).denoiser(**network[1]), make_form(form))
 
 
 def make_classifier(network: Recipe, sigma_data: float) -> Classifier:
-    return Classifier(make_network(network), sigma_data)
+    return Classifier(look_up("network", network[0], KINDS).classifier(**network[1]), sigma_data)

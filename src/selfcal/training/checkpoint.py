@@ -17,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load as unpacked
-from safetensors.torch import save as packed
+from safetensors import torch as safetensors
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256, read_json, reason, sync, write_bytes
-from selfcal.core.files import write_json as write_json
 
 GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
 MANIFEST = "manifest.json"
@@ -50,7 +48,7 @@ def steps_saved(folder: Path) -> list[int]:
 
 def save(folder: Path, step: int, state: Mapping[str, Mapping[str, Tensor]], about: dict[str, Any]) -> Path:
     """Write step's checkpoint into folder: complete, or not at all."""
-    files = {f"{group}.safetensors": _packed(tensors) for group, tensors in state.items() if tensors or group in GROUPS}
+    files = {f"{group}.safetensors": packed(tensors) for group, tensors in state.items() if tensors or group in GROUPS}
     files["state.json"] = json.dumps({"step": step, **about}, indent=1).encode()
     return _put(folder, step, files)
 
@@ -85,8 +83,9 @@ def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
     return final
 
 
-def _packed(tensors: Mapping[str, Tensor]) -> bytes:
-    content: bytes = packed({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
+def packed(tensors: Mapping[str, Tensor]) -> bytes:
+    """As a safetensors file."""
+    content: bytes = safetensors.save({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
     return content
 
 
@@ -210,7 +209,7 @@ def verify(path: Path) -> dict[str, Any]:
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
     try:
-        tensors: dict[str, Tensor] = unpacked(file.read_bytes())
+        tensors: dict[str, Tensor] = safetensors.load(file.read_bytes())
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
         raise Damaged(f"{file} is damaged: {reason(error)}") from None
     return tensors

@@ -1,45 +1,57 @@
-"""Another run's score model, taken over instead of being trained."""
+"""A finished score model from elsewhere, taken over instead of being trained."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from selfcal import run as runs
+from torch import Tensor
+
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
-from selfcal.core.settings import Settings
-from selfcal.data import Dataset
-from selfcal.methods import table as methods
 from selfcal.training import checkpoint
+from selfcal.training.directory import RunDirectory
 from selfcal.training.lock import differences
+from selfcal.training.request import Prepared
 
 
-def compatible_score(donor: runs.Run, row: methods.Method, settings: Settings, data: Dataset) -> runs.Run:
-    """The donor's score model must be finished and fit this data and these settings."""
-    if "score" not in {s.name for s in row.stages(settings)} & {s.name for s in donor.stages}:
-        raise SelfcalError(f"--score {donor.path}: {donor.method.name} and {row.name} do not share a score model")
-    if donor.config["data"]["sha256"] != data.sha256:
-        raise SelfcalError(f"--score {donor.path} was trained on other data ({donor.config['data']['name']})")
-    theirs = donor.settings
-    unlike = differences(theirs.score.model_dump(), settings.score.model_dump(), "score")
-    unlike += differences(theirs.noise.model_dump(), settings.noise.model_dump(), "noise")
+@dataclass(frozen=True)
+class Donor:
+    """A score model: the SHA-256 of its averaged weights, and how it becomes a checkpoint in a folder."""
+
+    sha256: str
+    write: Callable[[Path], object]
+
+    def take_over(self, checkpoints: Path) -> None:
+        """As the score network of a new run, which then stands on its own."""
+        if not checkpoint.steps_saved(checkpoints):
+            with surfaced(f"cannot copy the score model to {checkpoints}"):
+                self.write(checkpoints)
+
+
+def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
+    """Another run's score model, which must be finished and fit this data and these settings."""
+    where, folder = f"--score {donor.path}", donor.checkpoints("score")
+    stages = {stage.name for stage in wanted.method.stages(wanted.settings)}
+    if "score" not in stages & {stage.name for stage in donor.stages}:
+        raise SelfcalError(f"{where}: {donor.method.name} and {wanted.method.name} do not share a score model")
+    if donor.config["data"]["sha256"] != wanted.data.sha256:
+        raise SelfcalError(f"{where} was trained on other data ({donor.config['data']['name']})")
+    theirs, ours = donor.settings, wanted.settings
+    unlike = differences(theirs.score.model_dump(), ours.score.model_dump(), "score")
+    unlike += differences(theirs.noise.model_dump(), ours.noise.model_dump(), "noise")
     if unlike:
-        raise SelfcalError(f"--score {donor.path} was trained with another {', '.join(unlike)}")
-    score_sha256(donor)
-    return donor
+        raise SelfcalError(f"{where} was trained with another {', '.join(unlike)}")
+    step, _, sha256 = checkpoint.load_average(folder)
+    if step < theirs.score.steps:
+        raise SelfcalError(f"{where}: its score model is at step {step} of {theirs.score.steps}")
+    return Donor(sha256, lambda to: checkpoint.copy(checkpoint.path_of(folder, step), to, step))
 
 
-def score_sha256(donor: runs.Run) -> str:
-    step, _, sha256 = checkpoint.load_average(donor.path / "checkpoints" / "score")
-    if step < donor.settings.score.steps:
-        raise SelfcalError(f"--score {donor.path}: its score model is at step {step} of {donor.settings.score.steps}")
-    return sha256
-
-
-def take_over(donor: runs.Run, out: Path) -> None:
-    """Copy the donor's newest score checkpoint, so that the new run stands on its own."""
-    theirs, ours = donor.path / "checkpoints" / "score", out / "checkpoints" / "score"
-    step = checkpoint.steps_saved(theirs)[-1]
-    if not checkpoint.path_of(ours, step).exists():
-        with surfaced(f"cannot copy the score model to {ours}"):
-            checkpoint.copy(checkpoint.path_of(theirs, step), ours, step)
+def from_weights(weights: Mapping[str, Tensor]) -> Donor:
+    """A model that was trained elsewhere; here it counts as trained, by one step."""
+    state: dict[str, Mapping[str, Tensor]] = {"weights": weights, "ema": weights, "optimizer": {}}
+    sha256 = hashlib.sha256(checkpoint.packed(weights)).hexdigest()
+    return Donor(sha256, lambda to: checkpoint.save(to, 1, state, {"network": "score"}))

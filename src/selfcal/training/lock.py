@@ -1,21 +1,18 @@
-"""Whose a run directory is: this very run's, and one process's at a time."""
+"""Whose a folder is: this very run's or comparison's, and one process's at a time."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selfcal import run as runs
+from filelock import FileLock, Timeout
+
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import reason, surfaced, write_json
+from selfcal.core.files import reason
 
 LOCK = ".lock"
-LEFT_OVER = {LOCK, ".config.json.writing"}  # by a process killed before it had written config.json
-MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
 
 
 @contextmanager
@@ -24,48 +21,35 @@ def sole_owner(folder: Path) -> Iterator[None]:
 
     The file stays for good; it means something only while somebody holds it.
     """
-    with surfaced(f"cannot write to {folder}"):
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = FileLock(folder / LOCK, timeout=0)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SelfcalError(
-                f"another process is training in {folder}; wait until it is done, or choose another --out"
-            ) from None
-        except OSError as error:
-            raise SelfcalError(f"cannot lock {folder / LOCK}: {reason(error)}") from None
+        lock.acquire()
+    except Timeout:
+        raise SelfcalError(
+            f"another process is training in {folder}; wait until it is done, or choose another --out"
+        ) from None
+    except (OSError, NotImplementedError) as error:
+        raise SelfcalError(f"cannot write to {folder}: {LOCK}: {reason(error)}") from None
+    try:
         yield
     finally:
-        os.close(handle)
+        lock.release()
 
 
-@contextmanager
-def claimed(out: Path, config: dict[str, Any]) -> Iterator[None]:
-    """Make the run directory, or recognise it as this very run; refuse one that holds anything else."""
-    check_same(out, config)  # before the lock file would be written into somebody else's folder
-    with surfaced(f"cannot write to {out}"):
-        out.mkdir(parents=True, exist_ok=True)
-    with sole_owner(out):
-        check_same(out, config)
-        if not (out / "config.json").exists():
-            with surfaced(f"cannot write to {out}"):
-                write_json(out / "config.json", config)
-        yield
+def check_claim(out: Path, what: str, mark: str, differing: Callable[[], Sequence[str]] = tuple) -> None:
+    """`out` must be free, or be this very thing already: what a folder of its kind is known by is its `mark`.
 
-
-def check_same(out: Path, config: dict[str, Any]) -> None:
-    if (out / "config.json").exists():
-        there = runs.load(out)
-        complete = there.config | {
-            "settings": there.settings.model_dump(mode="json")
-        }  # settings added since have their defaults
-        differing = sorted(set(differences(complete, config)) - MAY_DIFFER)
-        if differing:
-            named = ", ".join(differing[:6]) + (f" and {len(differing) - 6} more" if len(differing) > 6 else "")
-            raise SelfcalError(f"{out} holds another run; it differs in {named}. Choose another --out, or remove it")
-    elif out.exists() and (not out.is_dir() or any(p.name not in LEFT_OVER for p in out.iterdir())):
-        raise SelfcalError(f"{out} already holds something that is not a run; choose another --out")
+    what: "run" or "comparison", for the sentence. mark: "" for one that must be new. differing: names of what
+    is there otherwise than wanted.
+    """
+    if mark and (out / mark).exists():
+        if names := list(differing()):
+            named = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+            raise SelfcalError(f"{out} holds another {what}; it differs in {named}. Choose another --out, or remove it")
+        return
+    left_over = {LOCK, f".{mark}.writing"}  # by a process killed before it had written the mark
+    if out.exists() and (not out.is_dir() or any(p.name not in left_over for p in out.iterdir())):
+        raise SelfcalError(f"{out} already holds something that is not a {what}; choose another --out")
 
 
 def differences(a: Any, b: Any, key: str = "") -> list[str]:

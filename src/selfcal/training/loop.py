@@ -1,12 +1,15 @@
 """The training loop: a generator that yields steps, so that logging and saving stay with the caller.
 
+    learner = Learner(network, NetworkSettings(steps=1000), Accelerator())
+    for step in learner.run(batch_at, losses_of):
+        print(step.number, step.numbers())
+
 Randomness is a function of (seed, network, step) and of nothing else. A run therefore continues
 exactly from any step, and on any number of processes: each draws the whole batch and keeps its share.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
@@ -20,6 +23,7 @@ from selfcal.core.settings import NetworkSettings
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
 from selfcal.training.processes import reduced
+from selfcal.training.schedule import learning_rate
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,8 @@ class Step:
         return dict(zip([*self.losses, "grad_norm"], values, strict=True))
 
 
-def random_state(seed: int, name: str, step: int) -> torch.Generator:
-    """A generator for this step alone; consecutive steps never share one within a run."""
-    start = int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:4])
-    return torch.Generator().manual_seed((start + step) % 2**32)
+LossesOf = Callable[[nn.Module, Noisy], Mapping[str, tuple[float, Tensor]]]
+"""What is minimised: a network and a batch -> by name (weight, loss)."""
 
 
 def share(batch: Noisy, rank: int, world: int) -> Noisy:
@@ -48,12 +50,6 @@ def share(batch: Noisy, rank: int, world: int) -> Noisy:
     if world == 1:
         return batch
     return Noisy(*(getattr(batch, f.name)[rank::world] for f in fields(batch)))
-
-
-def learning_rate(settings: NetworkSettings, step: int) -> float:
-    """Linear warm-up, then (1 − step/steps)^decay."""
-    warm = min(1.0, (step + 1) / settings.warmup) if settings.warmup else 1.0
-    return settings.lr * warm * (1 - step / settings.steps) ** settings.decay
 
 
 def ramped_average(decay: float) -> Callable:
@@ -81,38 +77,32 @@ class Learner:
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.lr, fused=fused)
         self.step = 0
 
-    def run(
-        self,
-        batch_at: Callable[[int], Noisy],
-        losses_of: Callable[[nn.Module, Noisy], Mapping[str, tuple[float, Tensor]]],
-    ) -> Iterator[Step]:
-        """Steps from where we are to settings.steps."""
-        rank, world, device = (
-            self.accelerator.process_index,
-            self.accelerator.num_processes,
-            self.accelerator.device,
-        )
-        parameters = [p for p in self.network.parameters() if p.requires_grad]
-        self.network.train()
+    def run(self, batch_at: Callable[[int], Noisy], losses_of: LossesOf) -> Iterator[Step]:
+        """Steps from where we are to settings.steps; `batch_at` gets the number of steps done."""
         while self.step < self.settings.steps:
-            batch = share(batch_at(self.step), rank, world)
-            batch = Noisy(*(getattr(batch, f.name).to(device) for f in fields(batch)))
-            lr = self.lr_factor * learning_rate(self.settings, self.step)
-            for group in self.optimiser.param_groups:
-                group["lr"] = lr
+            yield self.advance(batch_at(self.step), losses_of)
 
-            losses = losses_of(self.network, batch)
-            self.optimiser.zero_grad(set_to_none=True)
-            total = torch.stack([weight * loss for weight, loss in losses.values()]).sum()
-            self.accelerator.backward(total)
-            seen = {name: loss.detach() for name, (_, loss) in losses.items()}
-            if world > 1:
-                seen = self._average_over_processes(parameters, seen)
-            norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
-            self.optimiser.step()
-            self.average.update_parameters(self.network)
-            self.step += 1
-            yield Step(self.step, seen, norm.detach(), lr)
+    def advance(self, batch: Noisy, losses_of: LossesOf) -> Step:
+        """One step on a whole batch, of which each process takes its share."""
+        accelerator, parameters = self.accelerator, [p for p in self.network.parameters() if p.requires_grad]
+        batch = share(batch, accelerator.process_index, accelerator.num_processes)
+        batch = Noisy(*(getattr(batch, f.name).to(accelerator.device) for f in fields(batch)))
+        lr = self.lr_factor * learning_rate(self.settings, self.step)
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+
+        self.network.train()
+        losses = losses_of(self.network, batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        accelerator.backward(torch.stack([weight * loss for weight, loss in losses.values()]).sum())
+        values = {name: loss.detach() for name, (_, loss) in losses.items()}
+        if accelerator.num_processes > 1:
+            values = self._average_over_processes(parameters, values)
+        norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
+        self.optimiser.step()
+        self.average.update_parameters(self.network)
+        self.step += 1
+        return Step(self.step, values, norm.detach(), lr)
 
     def _average_over_processes(self, parameters: list[nn.Parameter], losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """One all-reduce of all gradients. Wrapping the network (DDP) would hook into the double backward.
@@ -156,17 +146,16 @@ class Learner:
         if state["optimizer"] or step < self.settings.steps:  # an adopted network has none, and needs none
             self._restore_optimiser(state["optimizer"])
         for name, memory in self.memories.items():
-            mine = {
-                k.removeprefix(f"{name}/"): v for k, v in state.get("terms", {}).items() if k.startswith(f"{name}/")
-            }
-            memory.restore(mine)
+            prefix = f"{name}/"
+            kept = {k.removeprefix(prefix): v for k, v in state.get("terms", {}).items() if k.startswith(prefix)}
+            memory.restore(kept)
         self.step = step
 
     def _restore_optimiser(self, moments: Mapping[str, Tensor]) -> None:
         whole = self.optimiser.state_dict()
         for index, (name, parameter) in enumerate(self.network.named_parameters()):
-            mine = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
-            if mine["step"].numel() != 1 or any(mine[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
+            of_it = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
+            if of_it["step"].numel() != 1 or any(of_it[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
                 raise ValueError(f"the optimiser's moments of {name} are shaped differently")
-            whole["state"][index] = mine
+            whole["state"][index] = of_it
         self.optimiser.load_state_dict(whole)

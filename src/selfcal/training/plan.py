@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,14 +18,15 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from selfcal.core.settings import Settings, resolve
-from selfcal.data import Dataset, Pool, load_data, reveal
-from selfcal.diffusion import samplers
-from selfcal.diffusion.noise import Noisy
-from selfcal.methods import table as methods
-from selfcal.methods.table import Context, Stage
-from selfcal.training import fit as fitting
-from selfcal.training.loop import random_state
+from selfcal.core.errors import look_up
+from selfcal.core.randomness import random_state
+from selfcal.core.settings import NetworkSettings
+from selfcal.data.dataset import Dataset
+from selfcal.data.pool import Pool
+from selfcal.diffusion.samplers import SAMPLERS
+from selfcal.methods.stage import Context, Stage
+from selfcal.training.request import Prepared
+from selfcal.training.stage import Batches, new_learner
 
 TRIAL = 2  # the batch on which work and memory are counted: one labelled, one unlabelled image
 PATIENCE = 10.0  # seconds a timed step may take
@@ -75,97 +75,71 @@ class Plan:
     evaluations: int  # of the guided score, to sample one batch
 
 
-def plan(
-    data: str | Path,
-    method: str = "cg-sc-all",
-    labels: str | float = 0.02,
-    *,
-    seed: int = 0,
-    steps: int | None = None,
-    preset: str | None = None,
-    settings: Mapping[str, Any] | Iterable[str] = (),
-) -> Plan:
-    """What `selfcal.train` with the same arguments would take."""
-    row = methods.find(method)
-    pile, seen = reveal(load_data(data), labels, seed)
-    chosen = resolve(preset or fitting.default_preset(pile), settings, steps)
-    accelerator, networks, found = Accelerator(), dict[str, nn.Module](), []
-    for stage in row.stages(chosen):
+def plan(wanted: Prepared) -> Plan:
+    """What `fit` of the same request would take."""
+    accelerator, networks, stages = Accelerator(), dict[str, nn.Module](), []
+    batches = Batches(wanted.data.x, Pool(wanted.labels))
+    for stage in wanted.method.stages(wanted.settings):
+        context = Context(wanted.settings, batches.pool.label_fraction, dict(networks))
         with torch.random.fork_rng():
-            network, stage_plan = plan_stage(stage, chosen, pile, Pool(seen), networks, accelerator)
-        networks[stage.role] = network.eval().requires_grad_(False)
-        found.append(stage_plan)
-    sampler = chosen.sampling.sampler
-    walk = samplers.find(sampler)
-    return Plan(tuple(found), sampler, walk.evaluations(chosen.sampling.steps or walk.steps))
+            trial = Trial(stage, context, batches, wanted.data, accelerator)
+            stages.append(plan_stage(trial, stage.settings(wanted.settings)))
+        networks[stage.role] = trial.learner.network.eval().requires_grad_(False)
+    sampling = wanted.settings.sampling
+    walk = look_up("sampler", sampling.sampler, SAMPLERS)
+    return Plan(tuple(stages), sampling.sampler, walk.evaluations(sampling.steps or walk.steps))
 
 
-def plan_stage(
-    stage: Stage, settings: Settings, data: Dataset, pool: Pool, networks: Mapping[str, Any], accelerator: Accelerator
-) -> tuple[nn.Module, StagePlan]:
-    wanted = stage.settings(settings)
-    step = trial_step(stage, settings, data, pool, networks, accelerator)
-    held: dict[int, int] = {}
+class Trial:
+    """Steps of one stage, on batches of any size."""
 
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        held[storage.data_ptr()] = storage.nbytes()
-        return tensor
+    def __init__(
+        self, stage: Stage, context: Context, batches: Batches, data: Dataset, accelerator: Accelerator
+    ) -> None:
+        self.stage, self.context, self.batches = stage, context, batches
+        self.learner = new_learner(stage, context.settings, data.shape, len(data.classes), 0, accelerator)
+        self.objective = stage.objective(context)
 
-    with Flops() as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        network = step(TRIAL)
-    parameters = sum(t.numel() for t in network.state_dict().values())  # fixed frequencies too, as others count them
+    def step(self, size: int) -> None:
+        batch = self.batches.draw(self.stage, self.context, size, random_state(0, "plan", self.learner.step))
+        float(self.learner.advance(batch, self.objective).grad_norm)  # waits for the device
+
+
+def plan_stage(trial: Trial, wanted: NetworkSettings) -> StagePlan:
+    flops, activations = work_and_memory(trial)
+    network = trial.learner.network
     weights = sum(p.untyped_storage().nbytes() for p in network.parameters())
-    own = {p.untyped_storage().data_ptr() for p in network.parameters()}
-    activations = sum(size for place, size in held.items() if place not in own) / TRIAL
-
-    seconds, batch = timed(step, TRIAL), TRIAL
-    room = max(1.0, (0.5 * free_memory(accelerator.device) - COPIES * weights) / max(activations, 1))
+    seconds, batch = timed(trial.step, TRIAL), TRIAL
+    room = max(1.0, (0.5 * free_memory(trial.learner.accelerator.device) - COPIES * weights) / max(activations, 1))
     larger = int(min(wanted.batch, room, TRIAL * PATIENCE / seconds))
     if larger > TRIAL:
-        seconds, batch = timed(step, larger), larger
-    plan = StagePlan(
-        name=stage.name,
+        seconds, batch = timed(trial.step, larger), larger
+    return StagePlan(
+        name=trial.stage.name,
         network=wanted.network,
-        parameters=parameters,
+        parameters=sum(t.numel() for t in network.state_dict().values()),  # fixed frequencies too, as others count
         steps=wanted.steps,
         batch=wanted.batch,
-        flops=counter.total / TRIAL * wanted.batch,
+        flops=flops * wanted.batch,
         memory=COPIES * weights + activations * wanted.batch,
         seconds=seconds / batch * wanted.batch,
         timed_batch=batch,
     )
-    return network, plan
 
 
-def trial_step(
-    stage: Stage, settings: Settings, data: Dataset, pool: Pool, networks: Mapping[str, Any], accelerator: Accelerator
-) -> Callable[[int], nn.Module]:
-    """A function that does one step of the stage on a batch of the size it is given."""
-    learner = fitting.new_learner(stage, settings, data.shape, len(data.classes), 0, accelerator)
-    learner.settings = learner.settings.model_copy(update={"steps": 10**9})
-    context = Context(settings, pool.label_fraction, dict(networks))
-    terms, read = stage.terms(context), stage.read(context)
-    size = TRIAL
+def work_and_memory(trial: Trial) -> tuple[float, float]:
+    """Of one image in a step: FLOPs, and bytes kept for its gradient."""
+    sizes: dict[int, int] = {}
 
-    def batch_at(step: int) -> Noisy:
-        rng = random_state(0, "plan", step)
-        pick = stage.draw(pool, size, rng)
-        return context.noise.perturb(data.x[pick], pool.y[pick], rng)
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
 
-    def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
-        reading = read(network, batch)
-        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
-
-    steps = learner.run(batch_at, losses_of)
-
-    def step(batch: int) -> nn.Module:
-        nonlocal size
-        size = batch
-        float(next(steps).grad_norm)  # waits for the device
-        return learner.network
-
-    return step
+    with Flops() as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        trial.step(TRIAL)
+    own = {p.untyped_storage().data_ptr() for p in trial.learner.network.parameters()}
+    return counter.total / TRIAL, sum(size for place, size in sizes.items() if place not in own) / TRIAL
 
 
 def timed(step: Callable[[int], Any], batch: int) -> float:

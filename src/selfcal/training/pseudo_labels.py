@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfcal.data import UNLABELED, Dataset, Pool
-from selfcal.methods.reading import Logits
+from selfcal.data import Dataset, Pool
+from selfcal.diffusion.scores import UNLABELED, Logits
 
 BATCH = 1000
 
 
 @torch.no_grad()
 def complete(
-    classifier: Logits, data: Dataset, pool: Pool, sigma_min: float, threshold: float, device: torch.device
+    classifier: Logits, data: Dataset, pool: Pool, sigma_min: float, threshold: float, *, device: torch.device
 ) -> tuple[Tensor, dict[str, Any]]:
     """(y, report): given labels stay, unlabelled images get theirs where the confidence exceeds the threshold."""
     y, hidden = pool.y.clone(), pool.unlabelled

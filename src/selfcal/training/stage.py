@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from selfcal import run as runs
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
 from selfcal.core.progress import bar, say
+from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
-from selfcal.data import Dataset, Pool
-from selfcal.data.mirror import mirrored_at_random
+from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
-from selfcal.methods.reading import Remembers
-from selfcal.methods.table import Context, Stage, Weighted
+from selfcal.methods.stage import Context, Objective, Stage
 from selfcal.training import checkpoint
+from selfcal.training.directory import RunDirectory
 from selfcal.training.journal import DIVERGED, ROLLED_BACK, Journal
-from selfcal.training.loop import Learner, Step, random_state
+from selfcal.training.loop import Learner, Step
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.signals import Interrupted, StopRequest
 
@@ -29,13 +29,17 @@ LARGEST = 1e8  # a loss or a gradient beyond it has diverged
 MOST_ROLLBACKS = 3
 LOWER = 0.5  # what a rollback multiplies the learning rate by
 
+OnStep = Callable[[str, int, Mapping[str, Any]], None]
+"""Called with every line of log.jsonl: the network, its step, and the values by name."""
+
 
 class Diverged(Exception):
     """A loss or gradient left the finite numbers: a result to report, since some methods are known for it."""
 
     def __init__(self, network: str, step: int, losses: Mapping[str, float], grad_norm: float = 0.0) -> None:
         super().__init__(network, step)
-        self.seen = {**losses, "grad_norm": grad_norm}
+        self.step = step
+        self.values = {**losses, "grad_norm": grad_norm}
         self.report: dict[str, Any] = {
             "network": network,
             "step": step,
@@ -44,53 +48,70 @@ class Diverged(Exception):
         }
 
 
+@dataclass(frozen=True)
+class Batches:
+    """Where a stage's batches come from: the examples, and the labels it may see."""
+
+    x: Tensor
+    pool: Pool
+
+    def draw(self, stage: Stage, context: Context, size: int, rng: torch.Generator) -> Noisy:
+        """A noisy batch as the stage wants it, from this random state alone."""
+        pick = stage.draw(self.pool, size, rng)
+        x0 = mirrored_at_random(self.x[pick], rng) if context.settings.data.flips else self.x[pick]
+        return context.noise.perturb(x0, self.pool.y[pick], rng)
+
+
 class StageTraining:
-    """A stage of a run on its way."""
+    """A stage of a run on its way. Nothing is read or written before `finish`."""
+
+    learner: Learner
+    objective: Objective
 
     def __init__(
         self,
-        run: runs.Run,
+        run: RunDirectory,
         stage: Stage,
-        networks: Mapping[str, nn.Module],
-        data: Dataset,
-        pool: Pool,
+        context: Context,
+        batches: Batches,
         accelerator: Accelerator,
+        on_step: OnStep | None = None,
     ) -> None:
-        self.run, self.stage, self.data, self.pool, self.accelerator = run, stage, data, pool, accelerator
+        self.run, self.stage, self.context, self.batches = run, stage, context, batches
+        self.accelerator, self.on_step = accelerator, on_step
         self.seed: int = run.config["seed"]
-        self.context = Context(run.settings, pool.label_fraction, dict(networks))
-        self.folder = run.path / "checkpoints" / stage.name
+        self.folder = run.checkpoints(stage.name)
         self.journal = Journal(run.path / "log.jsonl", [s.name for s in run.stages])
         self.rollbacks: list[int] = []  # the steps it went back to, so far
-        self._stand()
-        if self.is_main:
-            self.journal.rewind(stage.name, self.learner.step, len(self.rollbacks))
-            with surfaced(f"cannot tidy {self.folder}"):
-                self._thin_out()  # a killed process may have saved a checkpoint and not come to this
 
     @property
     def is_main(self) -> bool:
         return bool(self.accelerator.is_main_process)
 
     def scheduled(self, step: int) -> bool:
-        return step % self.run.settings.run.save_every == 0 or step == self.learner.settings.steps
+        return step % self.run.settings.run.save_every == 0 or step == self.stage.settings(self.run.settings).steps
 
     def finish(self, stop: StopRequest, show_progress: bool) -> nn.Module:
         """To the last step, rolling back where it must; returns the average, frozen."""
+        self._resume()
+        if self.is_main:
+            self.journal.rewind(self.stage.name, self.learner.step, len(self.rollbacks))
+            with surfaced(f"cannot tidy {self.folder}"):
+                self._thin_out()  # a killed process may have saved a checkpoint and not come to this
         while True:
             try:
                 self._go(stop, show_progress)
                 wait_for_everyone(self.accelerator)
                 return self.learner.average.module.eval().requires_grad_(False)
-            except Diverged as seen:
+            except Diverged as divergence:
                 if len(self.rollbacks) == MOST_ROLLBACKS:
-                    self._log(seen.report["step"], {"event": DIVERGED, **seen.seen})
-                    seen.report["rollbacks"] = len(self.rollbacks)
+                    self._log(divergence.step, {"event": DIVERGED, **divergence.values})
+                    divergence.report["rollbacks"] = len(self.rollbacks)
                     raise
-                self._roll_back(seen)
+                self._roll_back(divergence)
 
-    def _stand(self) -> None:
-        """At the newest good checkpoint, or at the start; a damaged one is named and set aside."""
+    def _resume(self) -> None:
+        """From the newest good checkpoint, or from the start; a damaged one is named and set aside."""
         if self.is_main:
             with surfaced(f"cannot tidy {self.folder}"):
                 checkpoint.tidy(self.folder)
@@ -99,15 +120,14 @@ class StageTraining:
         wait_for_everyone(self.accelerator)
         settings, run, stage = self.run.settings, self.run, self.stage
         self.learner = new_learner(stage, settings, run.shape, len(run.classes), self.seed, self.accelerator)
-        self.terms = stage.terms(self.context)
-        terms: dict[str, object] = {name: t.term for name, t in self.terms.items()}
-        self.learner.memories = {name: term for name, term in terms.items() if isinstance(term, Remembers)}
+        self.objective = stage.objective(self.context)
+        self.learner.memories = self.objective.memories
         saved = checkpoint.load_newest(self.folder)
         if saved is not None:
             self.learner.restore(saved[0], saved[1])
-            self._lower_rate(_rollbacks(saved[2], self.folder))
+            self._lower_rate(rollbacks_in(saved[2], self.folder))
         elif stage.warm_start:
-            _, weights, _ = checkpoint.load_average(run.path / "checkpoints" / stage.warm_start)
+            _, weights, _ = checkpoint.load_average(run.checkpoints(stage.warm_start))
             self.learner.network.load_state_dict(weights)
 
     def _lower_rate(self, rollbacks: list[int]) -> None:
@@ -119,9 +139,7 @@ class StageTraining:
         total, title = learner.settings.steps, f"{self.run.method.name} · {self.stage.name}"
         show = show_progress and self.is_main and learner.step < total
         with bar(title, total, learner.step, show=show) as tick:
-            for step in steps_of(
-                self.stage, learner, self.context, self.data.x, self.pool, self.seed, terms=self.terms
-            ):
+            for step in steps_of(self.stage, learner, self.objective, self.context, self.batches, self.seed):
                 losses = finite_losses(self.stage.name, step)
                 note, save = "", self.scheduled(step.number)
                 if save or step.number % every.log_every == 0 or step.number == 1:
@@ -139,6 +157,8 @@ class StageTraining:
     def _log(self, step: int, values: Mapping[str, Any]) -> None:
         if self.is_main:
             self.journal.append(self.stage.name, step, values)
+            if self.on_step is not None:
+                self.on_step(self.stage.name, step, values)
 
     def _save(self, step: int) -> None:
         """Everything that the next step depends on. Schedule, random states and the place in the data are
@@ -164,13 +184,13 @@ class StageTraining:
         every = self.run.settings.run
         checkpoint.thin_out(self.folder, every.keep, every.keep_every, self.scheduled)
 
-    def _roll_back(self, seen: Diverged) -> None:
+    def _roll_back(self, divergence: Diverged) -> None:
         """To the newest scheduled checkpoint that was followed by a good step, with a lower learning rate.
 
         One that has already led here once is passed over, if there is another: it may hold the seed
         of the trouble. Whatever is newer goes, so that a killed process finds the same ones again.
         """
-        step, before = seen.report["step"], self.rollbacks
+        step, before = divergence.step, self.rollbacks
         if self.is_main:
             good = [s for s in checkpoint.steps_saved(self.folder) if self.scheduled(s) and s < step - 1]
             untried = [s for s in good if s not in before]
@@ -180,10 +200,10 @@ class StageTraining:
                     if newer > target:
                         checkpoint.remove(checkpoint.path_of(self.folder, newer))
         wait_for_everyone(self.accelerator)
-        self._stand()
+        self._resume()
         self._lower_rate([*before, self.learner.step])
         about = {"event": ROLLED_BACK, "to": self.learner.step, "lr_factor": self.learner.lr_factor}
-        self._log(step, {**about, **seen.seen})
+        self._log(step, {**about, **divergence.values})
         if self.is_main:
             say(
                 f"{self.run.path}, {self.stage.name}: step {step} diverged; back to step {self.learner.step}, "
@@ -192,34 +212,21 @@ class StageTraining:
 
 
 def steps_of(
-    stage: Stage,
-    learner: Learner,
-    context: Context,
-    x: Tensor,
-    pool: Pool,
-    seed: int,
-    terms: Mapping[str, Weighted] | None = None,
+    stage: Stage, learner: Learner, objective: Objective, context: Context, batches: Batches, seed: int
 ) -> Iterator[Step]:
     """A network's steps on its stage's batches and terms; what is logged and saved stays with the caller.
 
     Every step seeds torch anew, so a caller who cares for its own random state forks it.
     """
-    terms, read = stage.terms(context) if terms is None else terms, stage.read(context)
 
     def batch_at(step: int) -> Noisy:
         rng = random_state(seed, stage.name, step)
-        pick = stage.draw(pool, learner.settings.batch, rng)
-        x0 = mirrored_at_random(x[pick], rng) if context.settings.data.flips else x[pick]
-        batch = context.noise.perturb(x0, pool.y[pick], rng)
+        batch = batches.draw(stage, context, learner.settings.batch, rng)
         # Dropout, projections and chains draw from torch's global state: a stream of its own for each process.
         torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)) + learner.accelerator.process_index)
         return batch
 
-    def losses_of(network: nn.Module, batch: Noisy) -> dict[str, tuple[float, Tensor]]:
-        reading = read(network, batch)
-        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
-
-    return learner.run(batch_at, losses_of)
+    return learner.run(batch_at, objective)
 
 
 def finite_losses(network: str, step: Step) -> dict[str, float]:
@@ -246,8 +253,8 @@ def new_learner(
     return Learner(network, stage.settings(settings), accelerator)
 
 
-def _rollbacks(about: Mapping[str, Any], folder: object) -> list[int]:
-    found = about.get("rollbacks", [])
-    if not isinstance(found, list) or len(found) > MOST_ROLLBACKS or not all(isinstance(s, int) for s in found):
-        raise SelfcalError(f"the newest checkpoint in {folder} tells of rollbacks {found!r}, which cannot be")
-    return found
+def rollbacks_in(about: Mapping[str, Any], folder: object) -> list[int]:
+    steps = about.get("rollbacks", [])
+    if not isinstance(steps, list) or len(steps) > MOST_ROLLBACKS or not all(isinstance(s, int) for s in steps):
+        raise SelfcalError(f"the newest checkpoint in {folder} tells of rollbacks {steps!r}, which cannot be")
+    return steps

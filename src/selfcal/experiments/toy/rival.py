@@ -19,14 +19,15 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
-from selfcal.data import UNLABELED, Pool, moons
+from selfcal.data import Pool, moons
 from selfcal.diffusion.guidance import classifier_guided
-from selfcal.diffusion.noise import Noise, ScoreFn
+from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import sample_euler
+from selfcal.diffusion.scores import UNLABELED, Logits, ScoreFn
 from selfcal.methods import table as methods
-from selfcal.methods.reading import Logits
-from selfcal.methods.table import Context
+from selfcal.methods.stage import Context
 from selfcal.metrics.gradients import (
     LOWER_IS_BETTER,
     best_scale,
@@ -35,7 +36,6 @@ from selfcal.metrics.gradients import (
     scaled_errors,
 )
 from selfcal.training.checkpoint import sync, write_json
-from selfcal.training.loop import random_state
 from selfcal.training.stage import Diverged, finite_losses, new_learner, steps_of
 
 TRUTH = "truth"

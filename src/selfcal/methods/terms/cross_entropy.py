@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.data import UNLABELED
+from selfcal.diffusion.scores import UNLABELED
 from selfcal.methods.reading import Reading, Term
 
 
 def cross_entropy(smoothing: float = 0.0) -> Term:
-    """E[−log softmax f(x_σ, ·, σ)_y] over the labelled examples.
+    """E[−log softmax f(x_σ, ·, σ)_y] over the examples it sees, which must have a class.
 
     With label smoothing the target is (1 − ε) onehot(y) + ε/K.
     """
 
     def term(r: Reading) -> Tensor:
-        return F.cross_entropy(r.logits, r.batch.y, ignore_index=UNLABELED, label_smoothing=smoothing)
+        return F.cross_entropy(r.logits, r.y, ignore_index=UNLABELED, label_smoothing=smoothing)
 
     return term

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.diffusion.noise import ScoreFn
+from selfcal.diffusion.scores import ScoreFn
 from selfcal.methods.reading import Reading, Term
 from selfcal.methods.terms.dsm import residual
 
@@ -19,12 +18,11 @@ def likelihood_matching(score: ScoreFn, sigma_power: float = 2.0, per_dimension:
     """
 
     def term(r: Reading) -> Tensor:
-        chosen = F.log_softmax(r.logits, -1).gather(1, r.batch.y.clamp(min=0)[:, None])
         with torch.no_grad():
             frozen = score(r.batch.x, r.batch.sigma)
-        loss = residual(r.batch, r.grad(chosen) + frozen) * r.batch.sigma ** (sigma_power - 2)
+        loss = residual(r.batch, r.grad(r.log_likelihood()) + frozen) * r.batch.sigma ** (sigma_power - 2)
         if per_dimension:
             loss = loss / r.batch.x[0].numel()
-        return (loss * r.labelled).sum() / r.labelled.sum()
+        return r.mean(loss)
 
     return term

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from selfcal.diffusion.noise import Noisy, like
+from selfcal.diffusion.noise import Noisy
+from selfcal.diffusion.scores import like
 from selfcal.methods.reading import ConditionalEstimate, Estimate, Term
 
 
@@ -22,6 +23,6 @@ def denoising(weight: Callable[[Tensor], Tensor]) -> Term:
     """DSM on a score model, weighted over σ as its form asks."""
 
     def term(e: Estimate | ConditionalEstimate) -> Tensor:
-        return (weight(e.batch.sigma) * residual(e.batch, e.score)).mean()
+        return e.mean(weight(e.batch.sigma) * residual(e.batch, e.score))
 
     return term

@@ -29,4 +29,4 @@ def jacobian(projections: int | None = 1) -> Term:
 
 
 def _squared(r: Reading, v: Tensor) -> Tensor:
-    return r.grad((v * r.logits).sum(-1)).flatten(1).square().sum(1).mean()
+    return r.mean(r.grad((v * r.logits).sum(-1)).flatten(1).square().sum(1))

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from selfcal.diffusion.noise import Noise, like
-from selfcal.methods.reading import Logits, Reading, Term
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.scores import Logits, like
+from selfcal.methods.reading import Reading, Term
 
 
 class Buffer:
@@ -73,7 +74,7 @@ class NaiveEnergy:
         starts, bins, slots = self.buffer.draw(r.batch.x, sigma)
         made = sgld(r.classifier, starts, sigma, self.steps, self.step, self.jitter)
         self.buffer.put(made, bins, slots)
-        return r.classifier(made, sigma).logsumexp(-1).mean() - r.logits.logsumexp(-1).mean()
+        return r.mean(r.classifier(made, sigma).logsumexp(-1)) - r.mean(r.logits.logsumexp(-1))
 
     def state(self) -> dict[str, Tensor]:
         return self.buffer.state()

@@ -10,8 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal.diffusion.noise import Noise, like
-from selfcal.methods.reading import Logits, Reading, Term
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.scores import Logits, like
+from selfcal.methods.reading import Reading, Term
 
 STEP = 0.2  # Langevin step b² as a share of the posterior's variance δ²σ²/(δ² + σ²)
 
@@ -45,6 +46,6 @@ def recovery_likelihood(noise: Noise, levels: int = 10, steps: int = 30) -> Term
         noisier = data + like(delta, x0) * torch.randn_like(x0)
         made = langevin(r.classifier, noisier, sigma, delta, steps)
         both = r.classifier(torch.cat([made, data]), sigma.repeat(2)).logsumexp(-1)
-        return both[: len(x0)].mean() - both[len(x0) :].mean()
+        return r.mean(both[: len(x0)]) - r.mean(both[len(x0) :])
 
     return term

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from selfcal.data import UNLABELED
-from selfcal.diffusion.noise import like
-from selfcal.methods.reading import Logits, Reading, Term
+from selfcal.diffusion.scores import UNLABELED, Logits, like
+from selfcal.methods.reading import Reading, Term
 
 
 def attack(classifier: Logits, x: Tensor, sigma: Tensor, y: Tensor, epsilon: Tensor, steps: int) -> Tensor:
@@ -40,7 +39,7 @@ def robust_cross_entropy(epsilon: float = 0.5, steps: int = 7, grow_from: float 
 
     def term(r: Reading) -> Tensor:
         reach = epsilon * (r.batch.sigma / grow_from).clamp(min=1)
-        moved = attack(r.classifier, r.batch.x, r.batch.sigma, r.batch.y, reach, steps)
-        return F.cross_entropy(r.classifier(moved, r.batch.sigma), r.batch.y, ignore_index=UNLABELED)
+        moved = attack(r.classifier, r.batch.x, r.batch.sigma, r.y, reach, steps)
+        return F.cross_entropy(r.classifier(moved, r.batch.sigma), r.y, ignore_index=UNLABELED)
 
     return term

@@ -1,0 +1,102 @@
+"""What a row of the method table is made of: weighted terms, stages of training, guidance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selfcal.core.settings import NetworkSettings, Settings
+from selfcal.data.pool import Pool
+from selfcal.diffusion.noise import Noise, Noisy
+from selfcal.methods.reading import Remembers, Sees, Term
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the terms of a row may be built from."""
+
+    settings: Settings
+    label_fraction: float
+    networks: Mapping[str, Any]  # those trained by earlier stages, by role, frozen
+
+    @property
+    def noise(self) -> Noise:
+        return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
+
+    @classmethod
+    def typical(cls) -> Context:
+        """Default settings and few labels: enough to describe a row."""
+        return cls(Settings(), 0.02, {"score": None, "classifier": None})
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """weight · term, over the examples that it sees."""
+
+    weight: float
+    term: Term
+    sees: Sees
+
+
+Draw = Callable[[Pool, int, torch.Generator | None], Tensor]
+Terms = Callable[[Context], dict[str, Weighted]]
+Read = Callable[[Context], Callable[[Any, Noisy], Any]]
+Losses = dict[str, tuple[float, Tensor]]
+"""By name: (weight, loss)."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a stage minimises: the terms of its row, ready for a network and a batch."""
+
+    terms: Mapping[str, Weighted]
+    read: Callable[[Any, Noisy], Any]
+
+    def __call__(self, network: nn.Module, batch: Noisy) -> Losses:
+        reading = self.read(network, batch)
+        return {name: (t.weight, t.term(reading.through(t.sees))) for name, t in self.terms.items()}
+
+    @property
+    def memories(self) -> dict[str, Remembers]:
+        """The terms that carry something from step to step."""
+        terms: dict[str, object] = {name: t.term for name, t in self.terms.items()}
+        return {name: term for name, term in terms.items() if isinstance(term, Remembers)}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training: which network, how it is built, which batches it gets, how a batch is read, what is minimised."""
+
+    name: str  # its folder of checkpoints
+    role: str  # "score", "classifier" or "conditional": its section of the settings, its key for guidance
+    build: Callable[[Settings, tuple[int, ...], int], nn.Module]
+    draw: Draw
+    read: Read
+    terms: Terms
+    pseudo_labels: bool = False  # the labels are completed by the classifier trained before
+    warm_start: str | None = None  # the stage whose weights it starts from
+
+    def settings(self, settings: Settings) -> NetworkSettings:
+        section: NetworkSettings = getattr(settings, self.role)
+        return section
+
+    def objective(self, context: Context) -> Objective:
+        return Objective(self.terms(context), self.read(context))
+
+    def sees(self, term: Weighted) -> str:
+        """What the table says of a term: with completed labels, "labelled" means by whomever."""
+        return str(term.sees).replace("labelled", "pseudo-labelled") if self.pseudo_labels else str(term.sees)
+
+
+@dataclass(frozen=True)
+class Method:
+    name: str
+    title: str
+    stages: Callable[[Settings], tuple[Stage, ...]]
+    guide: str  # a row of guidance.GUIDES
+    scales: tuple[float, ...]  # the paper's grid of guidance strengths
+    scale: float  # what is used unless one asks for another

@@ -1,0 +1,191 @@
+"""A run directory: what was asked (config.json), what was learned (checkpoints), what came of it.
+
+RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import surfaced, write_json
+from selfcal.core.settings import Settings
+from selfcal.data import load_data
+from selfcal.data.dataset import Dataset
+from selfcal.data.labels import reveal
+from selfcal.data.pool import Pool
+from selfcal.diffusion.noise import Noise
+from selfcal.methods import table
+from selfcal.methods.stage import Method, Stage
+from selfcal.training import checkpoint, records
+from selfcal.training.lock import check_claim, differences, sole_owner
+
+MARK = "config.json"
+MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A folder and what its config.json says: everything that is known of a run without sampling from it."""
+
+    path: Path
+    config: dict[str, Any]
+
+    @property
+    def method(self) -> Method:
+        return table.find(self.config["method"])
+
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings.model_validate(self.config["settings"])
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return self.method.stages(self.settings)
+
+    @property
+    def noise(self) -> Noise:
+        return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.config["data"]["classes"])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.config["data"]["shape"])
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def checkpoints(self, stage: str) -> Path:
+        return self.path / "checkpoints" / stage
+
+    @cached_property
+    def _data(self) -> tuple[Dataset, Tensor]:
+        data, labels = reveal(load_data(self.config["data"]["source"]), self.config["labels"], self.config["seed"])
+        if data.sha256 != self.config["data"]["sha256"]:
+            raise SelfcalError(f"{self.config['data']['source']} has changed since {self.path} was trained on it")
+        return data, labels
+
+    @property
+    def data(self) -> Dataset:
+        return self._data[0]
+
+    @property
+    def pool(self) -> Pool:
+        return Pool(self._data[1])
+
+    @property
+    def diverged(self) -> dict[str, Any] | None:
+        """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
+        return records.read_if_there(self.path / "diverged.json", records.Divergence)
+
+    @property
+    def pseudo_labels(self) -> dict[str, Any] | None:
+        """How many labels the classifier gave and how many are right, by stage."""
+        return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
+
+    def write(self, name: str, value: Any) -> None:
+        """One of its JSON files."""
+        with surfaced(f"cannot write {self.path / name}"):
+            write_json(self.path / name, value)
+
+    @cached_property
+    def networks(self) -> dict[str, nn.Module]:
+        """The trained networks by role, with averaged weights; of several stages with one role, the last."""
+        if self.diverged:
+            raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
+        return {stage.role: self._trained(stage) for stage in {s.role: s for s in self.stages}.values()}
+
+    def _trained(self, stage: Stage) -> nn.Module:
+        """A finished stage's network; one that the config does not describe is not built at all."""
+        step, weights, _ = checkpoint.load_average(self.checkpoints(stage.name))
+        wanted = stage.settings(self.settings).steps
+        if step < wanted:
+            raise SelfcalError(
+                f"the {stage.name} network of {self.path} is at step {step} of {wanted}; "
+                "give the train command again to finish it"
+            )
+        request = self.settings, self.shape, len(self.classes)
+        with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
+            shapes = {name: value.shape for name, value in stage.build(*request).state_dict().items()}
+        if shapes != {name: value.shape for name, value in weights.items()}:
+            raise SelfcalError(f"the {stage.name} network of {self.path} is not the one that its config.json describes")
+        network = stage.build(*request)
+        network.load_state_dict(weights)
+        return network.to(self.device).eval().requires_grad_(False)
+
+    def describe(self) -> dict[str, Any]:
+        """What `selfcal show` prints."""
+        steps, hashes, damaged = {}, {}, {}
+        for stage in self.stages:
+            folder = self.checkpoints(stage.name)
+            if checkpoint.steps_saved(folder):
+                try:
+                    steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
+                except checkpoint.Damaged as problem:
+                    damaged[stage.name] = str(problem)
+        wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
+        return {
+            "path": str(self.path),
+            **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
+            "step": steps,
+            "steps": wanted,
+            "finished": steps == wanted,
+            "damaged": damaged,
+            "diverged": self.diverged,
+            "pseudo_labels": self.pseudo_labels,
+            "weights_sha256": hashes,
+            "settings": self.config["settings"],
+            "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
+        }
+
+
+def open_directory(path: str | Path) -> RunDirectory:
+    path = Path(path)
+    if not (path / MARK).is_file():
+        raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
+    run = RunDirectory(path, records.read_config(path / MARK))
+    table.find(run.config["method"])
+    return run
+
+
+@contextmanager
+def claimed(out: Path, config: dict[str, Any]) -> Iterator[None]:
+    """Make the run directory, or recognise it as this very run; nobody else trains in it meanwhile."""
+
+    def differing() -> list[str]:
+        there = open_directory(out)
+        complete = {"settings": there.settings.model_dump(mode="json")}  # settings added since have their defaults
+        return sorted(set(differences(there.config | complete, config)) - MAY_DIFFER)
+
+    check_claim(out, "run", MARK, differing)  # before the lock file would be written into somebody else's folder
+    with surfaced(f"cannot write to {out}"):
+        out.mkdir(parents=True, exist_ok=True)
+    with sole_owner(out):
+        check_claim(out, "run", MARK, differing)
+        if not (out / MARK).exists():
+            with surfaced(f"cannot write to {out}"):
+                write_json(out / MARK, config)
+        yield
+
+
+def divergence_in_words(report: dict[str, Any]) -> str:
+    losses = ", ".join(f"{name} {value}" for name, value in report["losses"].items())
+    if "grad_norm" in report:
+        losses += f", gradient norm {report['grad_norm']}"
+    role = report["network"].split("-")[0]
+    return (
+        f"the {report['network']} network at step {report['step']} ({losses}); "
+        f"a lower learning rate may help, for instance --set {role}.lr=0.0003, in a new --out"
+    )

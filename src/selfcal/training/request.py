@@ -1,0 +1,86 @@
+"""What a user asks for, and what it comes to: everything is checked here, before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from selfcal.core.errors import SelfcalError
+from selfcal.core.settings import Settings, presets, resolve
+from selfcal.core.version import __version__
+from selfcal.data import SOURCES, load_data
+from selfcal.data.dataset import Dataset
+from selfcal.data.labels import reveal
+from selfcal.methods import table
+from selfcal.methods.stage import Method
+from selfcal.nets.builders import without_memory
+
+
+@dataclass(frozen=True)
+class Request:
+    """The words of `selfcal train`."""
+
+    data: str | Path
+    method: str = "cg-sc-all"
+    labels: str | float = 0.02
+    seed: int = 0
+    steps: int | None = None  # of every network, instead of the preset's
+    preset: str | None = None  # the one that fits the data, if left out
+    settings: Mapping[str, Any] | Iterable[str] = ()
+
+    def prepared(self, loaded: Dataset | None = None) -> Prepared:
+        """The data loaded (unless it is already), the labels chosen, the settings resolved, all fitting each other."""
+        method = table.find(self.method)
+        data, labels = reveal(load_data(self.data) if loaded is None else loaded, self.labels, self.seed)
+        settings = resolve(self.preset or default_preset(data), self.settings, self.steps)
+        if settings.data.flips and not data.is_image:
+            raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
+        for stage in method.stages(settings):
+            without_memory(stage.build, settings, data.shape, len(data.classes))
+        return Prepared(self, method, data, labels, settings)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request that can be carried out."""
+
+    request: Request
+    method: Method
+    data: Dataset
+    labels: Tensor  # (N,), UNLABELED where hidden
+    settings: Settings
+
+    def config(self, score_from: str | None = None) -> dict[str, Any]:
+        """config.json: everything resolved, enough to make the run again."""
+        source, text, data = str(self.request.data), str(self.request.labels), self.data
+        return {
+            "selfcal": __version__,
+            "method": self.method.name,
+            "data": {
+                "source": source if source in SOURCES else str(Path(source).resolve()),
+                "name": data.name,
+                "sha256": data.sha256,
+                "shape": list(data.shape),
+                "classes": list(data.classes),
+                "examples": len(data.x),
+                "test": len(data.x_test),
+            },
+            "labels": str(Path(text).resolve()) if text.lower().endswith(".csv") else text,
+            "labelled": int((self.labels >= 0).sum()),
+            "labels_sha256": hashlib.sha256(self.labels.numpy().tobytes()).hexdigest(),
+            "seed": self.request.seed,
+            "score_from": score_from,
+            "settings": self.settings.model_dump(mode="json"),
+        }
+
+
+def default_preset(data: Dataset) -> str:
+    """A bundled data set has a preset of its own; other points are treated as moons, other piles as images."""
+    if data.name in SOURCES and data.name in presets():
+        return data.name
+    return "images" if data.is_image else "moons"
