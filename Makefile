@@ -10,7 +10,7 @@ help:
 	@echo "make demo    train, sample and compare on digits with 2 % labels (writes $(OUT)/report.html)"
 	@echo "make test    run the tests"
 	@echo "make test-faults   the long form of tests/faults: kills, damage, full disks, hostile files"
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    ruff, mypy, and the order of the rooms"
 	@echo "make bench   speed and quality ratios, measured in one run"
 	@echo "make setup   only prepare $(VENV), development tools included"
 
@@ -35,6 +35,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

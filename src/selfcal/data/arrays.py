@@ -121,8 +121,8 @@ def _examples(values: np.ndarray, where: str) -> Tensor:
 
 def _classes(labels: np.ndarray, count: int, where: str) -> tuple[tuple[str, ...], Tensor]:
     _check_labels(labels, count, where)
-    known = labels[labels >= 0] if labels.dtype.kind in "iu" else labels[labels != ""]
-    classes = tuple(str(c) for c in np.unique(known).tolist())  # in the order of numbers, or of the alphabet
+    labelled = labels[labels >= 0] if labels.dtype.kind in "iu" else labels[labels != ""]
+    classes = tuple(str(c) for c in np.unique(labelled).tolist())  # in the order of numbers, or of the alphabet
     return classes, _index(labels, classes, count, where)
 
 
@@ -138,10 +138,10 @@ def _check_labels(labels: np.ndarray, count: int, where: str) -> None:
 def _index(labels: np.ndarray, classes: tuple[str, ...], count: int, where: str) -> Tensor:
     _check_labels(labels, count, where)
     position = {name: i for i, name in enumerate(classes)}
-    found = []
+    positions = []
     for label in labels.tolist():
         hidden = label == "" if isinstance(label, str) else label < 0
         if not hidden and str(label) not in position:
             raise SelfcalError(f"{where} names the class {label!r}, which y does not have")
-        found.append(UNLABELED if hidden else position[str(label)])
-    return torch.as_tensor(found, dtype=torch.long)
+        positions.append(UNLABELED if hidden else position[str(label)])
+    return torch.as_tensor(positions, dtype=torch.long)

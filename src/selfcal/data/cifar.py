@@ -126,10 +126,10 @@ def _dataset(name: str, version: Version, path: Path) -> Dataset:
 
 def _in_folder(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     try:
-        found = [path / name for name in names if (path / name).is_file()]
-        for file in found:
+        files = [path / name for name in names if (path / name).is_file()]
+        for file in files:
             check_inside(file, path)
-        return {file.name: file.read_bytes() for file in found}
+        return {file.name: file.read_bytes() for file in files}
     except OSError as error:
         raise SelfcalError(f"{path} cannot be read: {error.strerror}") from None
 

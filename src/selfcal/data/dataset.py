@@ -52,8 +52,8 @@ class Dataset:
     @property
     def fewest_per_class(self) -> int:
         """Training examples of known class, in the class that has the fewest."""
-        known = self.y[self.y != UNLABELED]
-        return int(torch.bincount(known, minlength=max(1, len(self.classes))).min())
+        labels = self.y[self.y != UNLABELED]
+        return int(torch.bincount(labels, minlength=max(1, len(self.classes))).min())
 
     @cached_property
     def sha256(self) -> str:

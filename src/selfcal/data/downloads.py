@@ -34,6 +34,6 @@ def find(name: str, wanted: Iterable[str], page: str, files: str = "") -> Path:
 def check_md5(path: Path, expected: str) -> None:
     """Against the sum its publisher gives: a broken download is told apart from a broken reader."""
     with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "md5").hexdigest()
-    if found != expected:
-        raise SelfcalError(f"{path} is not the published file: its MD5 is {found}, not {expected}; download it again")
+        md5 = hashlib.file_digest(stream, "md5").hexdigest()
+    if md5 != expected:
+        raise SelfcalError(f"{path} is not the published file: its MD5 is {md5}, not {expected}; download it again")

@@ -74,17 +74,17 @@ def _listing(root: Path, classes: tuple[str, ...], whole: Path) -> tuple[list[Pa
     files, y = [], []
     groups = [root, *sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))]
     for group in groups:
-        found = sorted(p for p in group.iterdir() if p.is_file() and p.suffix.lower() in ENDINGS and p.name[0] != ".")
+        images = sorted(p for p in group.iterdir() if p.is_file() and p.suffix.lower() in ENDINGS and p.name[0] != ".")
         if group != root and group.name not in HIDDEN:
             if group.name not in position:
                 raise SelfcalError(f"{group} is not one of the training classes ({', '.join(classes)})")
-            if not found:
+            if not images:
                 raise SelfcalError(f"the class folder {group} holds no images; add some or remove it")
-        for path in (group, *found):
+        for path in (group, *images):
             if path.is_symlink():
                 check_inside(path, whole)
-        files += found
-        y += [position.get(group.name, UNLABELED) if group != root else UNLABELED] * len(found)
+        files += images
+        y += [position.get(group.name, UNLABELED) if group != root else UNLABELED] * len(images)
     return files, torch.as_tensor(y, dtype=torch.long)
 
 

@@ -43,21 +43,21 @@ def _check_classes(data: Dataset) -> None:
 def _stratified(data: Dataset, text: str, seed: int) -> Tensor:
     per_class = _per_class_rule(text)
     rng = torch.Generator().manual_seed(seed)
-    seen = torch.full_like(data.y, UNLABELED)
+    visible = torch.full_like(data.y, UNLABELED)
     for c, name in enumerate(data.classes):
-        mine = (data.y == c).nonzero()[:, 0]
-        count = per_class(len(mine))
-        if count > len(mine):
+        members = (data.y == c).nonzero()[:, 0]
+        count = per_class(len(members))
+        if count > len(members):
             raise SelfcalError(
-                f"--labels {text} asks for {count} labels of class {name!r}, which has {len(mine)} images"
+                f"--labels {text} asks for {count} labels of class {name!r}, which has {len(members)} images"
             )
         if count < 1:
             raise SelfcalError(
-                f"--labels {text} leaves class {name!r} ({len(mine)} images) without a label; "
+                f"--labels {text} leaves class {name!r} ({len(members)} images) without a label; "
                 "at least one per class is needed, for instance --labels 1/class"
             )
-        seen[mine[torch.randperm(len(mine), generator=rng)[:count]]] = c
-    return seen
+        visible[members[torch.randperm(len(members), generator=rng)[:count]]] = c
+    return visible
 
 
 def _per_class_rule(text: str):  # type: ignore[no-untyped-def]
@@ -83,7 +83,7 @@ def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
     position = {name: i for i, name in enumerate(data.names)}
     classes = data.classes or tuple(sorted(set(rows.values())))
     index = {name: i for i, name in enumerate(classes)}
-    seen = torch.full_like(data.y, UNLABELED)
+    visible = torch.full_like(data.y, UNLABELED)
     for file, label in rows.items():
         if file not in position:
             raise SelfcalError(
@@ -91,13 +91,13 @@ def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
             )
         if label not in index:
             raise SelfcalError(f"{path} gives {file!r} the label {label!r}; the classes are {', '.join(classes)}")
-        seen[position[file]] = index[label]
+        visible[position[file]] = index[label]
     for c, name in enumerate(classes):
-        if not (seen == c).any():
+        if not (visible == c).any():
             raise SelfcalError(f"class {name!r} has no label in {path}; every class needs at least one")
     _check_classes(dataclasses.replace(data, classes=classes))
-    truth = torch.where(data.y == UNLABELED, seen, data.y)  # a label we were given is also known
-    return dataclasses.replace(data, classes=classes, y=truth), seen
+    truth = torch.where(data.y == UNLABELED, visible, data.y)  # a label we were given is also known
+    return dataclasses.replace(data, classes=classes, y=truth), visible
 
 
 def _read_csv(path: Path) -> dict[str, str]:

@@ -78,11 +78,11 @@ def loads(data: bytes) -> dict[Any, Any]:
     Raises NotPlain for what is never loaded, and pickle.UnpicklingError for what is damaged.
     """
     try:
-        found = PlainUnpickler(io.BytesIO(data), encoding="bytes").load()
+        content = PlainUnpickler(io.BytesIO(data), encoding="bytes").load()
     except pickle.UnpicklingError:
         raise
     except Exception as error:  # a hostile stream can fail anywhere in the machine
         raise pickle.UnpicklingError(str(error) or type(error).__name__) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise pickle.UnpicklingError("it is not a dictionary")
-    return {key: getattr(value, "array", None) if isinstance(value, Array) else value for key, value in found.items()}
+    return {key: getattr(value, "array", None) if isinstance(value, Array) else value for key, value in content.items()}

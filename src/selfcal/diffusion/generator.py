@@ -106,9 +106,9 @@ def checked(how: Sampling, networks: Mapping[str, Any]) -> tuple[Sampler, Guide,
     for role in guide.needs:
         if role not in networks:
             raise SelfcalError(f"the guide {how.guide} needs a {role} network, which this method does not train")
-    known = options_of(walk.function)
-    if strange := [name for name in how.options if name not in known]:
-        offer = f"it has {', '.join(known)}" if known else "it has none"
+    own = options_of(walk.function)
+    if strange := [name for name in how.options if name not in own]:
+        offer = f"it has {', '.join(own)}" if own else "it has none"
         raise SelfcalError(f"the sampler {how.sampler} has no such option: {', '.join(strange)}; {offer}")
     return walk, guide, scale, steps
 

@@ -62,7 +62,7 @@ def classifier_free(model: Conditional, y: Tensor, weight: float = 0.0) -> Score
 
 @dataclass(frozen=True)
 class Guide:
-    """A row of the table: the networks it needs, and (networks by role, classes (B,), λ) -> the score to sample from."""
+    """A row of the table: the networks it needs; and from those, classes (B,) and λ, the score to sample from."""
 
     needs: tuple[str, ...]
     score: Callable[[Mapping[str, Any], Tensor, float], ScoreFn]

@@ -32,8 +32,8 @@ class GaussianMixture:
         log_each = -distance / (2 * v) - 0.5 * x.shape[1] * torch.log(2 * torch.pi * v)
         joint = []
         for k in range(len(self.priors)):
-            mine = self.labels == k
-            joint.append(log_each[:, mine].logsumexp(-1) - mine.sum().log() + self.priors[k].log())
+            of_class = self.labels == k
+            joint.append(log_each[:, of_class].logsumexp(-1) - of_class.sum().log() + self.priors[k].log())
         return torch.stack(joint, -1)
 
     def score(self, x: Tensor, sigma: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ class GaussianMixture:
         y = torch.multinomial(self.priors.float(), count, replacement=True, generator=rng)
         x = torch.empty(count, self.centres.shape[1])
         for k in range(len(self.priors)):
-            mine, centres = y == k, self.centres[self.labels == k]
-            pick = torch.randint(len(centres), (int(mine.sum()),), generator=rng)
-            x[mine] = centres[pick].float()
+            of_class, centres = y == k, self.centres[self.labels == k]
+            pick = torch.randint(len(centres), (int(of_class.sum()),), generator=rng)
+            x[of_class] = centres[pick].float()
         return x + self.variance**0.5 * torch.randn(x.shape, generator=rng), y

@@ -38,8 +38,8 @@ def load() -> tuple[Callable[[Tensor], Tensor], str]:
     network.eval().requires_grad_(False)
 
     def embed(x: Tensor) -> Tensor:
-        found: Tensor = network.extract_features(resized(x, SIDE)).mean((2, 3))
-        return found
+        features: Tensor = network.extract_features(resized(x, SIDE)).mean((2, 3))
+        return features
 
     made_with = f"{file_sha256(file)} {SIDE} bicubic"
     return embed, hashlib.sha256(made_with.encode()).hexdigest()

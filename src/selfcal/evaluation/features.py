@@ -85,8 +85,8 @@ def inception_2015(file: Path, data: Dataset, show_progress: bool = False) -> Fe
     """The 2048 numbers that the FID of the literature compares."""
     check_images(data, "inception")
     embed, recognise, sha256 = inception.load(file)
-    found = Features("inception-2015", sha256, _batched(embed, LARGE), recognise=_batched(recognise, LARGE))
-    return with_linear_judge(found, data, show_progress)
+    features = Features("inception-2015", sha256, _batched(embed, LARGE), recognise=_batched(recognise, LARGE))
+    return with_linear_judge(features, data, show_progress)
 
 
 def check_images(data: Dataset, name: str) -> None:
@@ -94,15 +94,15 @@ def check_images(data: Dataset, name: str) -> None:
         raise SelfcalError(f"the {name} features are for images; for points use --features identity")
 
 
-def with_linear_judge(found: Features, data: Dataset, show_progress: bool) -> Features:
+def with_linear_judge(features: Features, data: Dataset, show_progress: bool) -> Features:
     """The same features; they also tell the data's classes, where enough labels are known to learn that."""
-    embed = remembering(found.embed)
-    found = replace(found, embed=embed)
+    embed = remembering(features.embed)
+    features = replace(features, embed=embed)
     if data.fewest_per_class < LEAST:
-        return found
-    known = data.y != UNLABELED
-    judge = linear_judge.fit(reference(found, data, show_progress)[known], data.y[known], len(data.classes))
-    return replace(found, classify=lambda x: judge(embed(x)))
+        return features
+    labelled = data.y != UNLABELED
+    judge = linear_judge.fit(reference(features, data, show_progress)[labelled], data.y[labelled], len(data.classes))
+    return replace(features, classify=lambda x: judge(embed(x)))
 
 
 def remembering(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

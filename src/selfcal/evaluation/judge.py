@@ -64,8 +64,8 @@ def trained_on(data: Dataset, show_progress: bool = False) -> tuple[Judge, str]:
 
 def fit(judge: Judge, data: Dataset, show_progress: bool = False) -> Judge:
     """Adam with linear decay on slightly noisy images; leaves the caller's random state alone."""
-    known = data.y != UNLABELED
-    x, y = data.x[known], data.y[known]
+    labelled = data.y != UNLABELED
+    x, y = data.x[labelled], data.y[labelled]
     title = f"training the judge of {data.name}"
     with torch.random.fork_rng(devices=[]), bar(title, STEPS, show=show_progress) as tick:
         torch.manual_seed(0)

@@ -92,12 +92,12 @@ def translated(weights: Weights, network: NCSNpp) -> Weights:
     modules, places = _modules(weights), list(_in_their_order(network))
     if len(modules) != len(places):
         raise ValueError(f"it has {len(modules)} modules where {len(places)} are expected")
-    found = {}
+    content = {}
     for theirs, place in zip(modules, places, strict=True):
         for name, tensor in theirs.items():
             new, value = _renamed(place, name, tensor)
-            found[f"{ours[id(place)]}.{new}"] = value.float().contiguous()
-    return found
+            content[f"{ours[id(place)]}.{new}"] = value.float().contiguous()
+    return content
 
 
 def _in_their_order(network: NCSNpp) -> Iterator[nn.Module]:
@@ -164,25 +164,25 @@ def _read_weights(path: Path) -> Weights:
         raise SelfcalError(
             f"{path} does not exist; give a diffusers pipeline's folder or a score_sde checkpoint on this machine"
         )
-    found: Mapping[str, Any]
+    content: Mapping[str, Any]
     if path.suffix.lower() == ".safetensors":
         try:
-            found = load_file(path)
+            content = load_file(path)
         except (SafetensorError, OSError, ValueError) as error:
             raise SelfcalError(f"{path} cannot be read as a safetensors file: {error}") from None
-        weights = {name: tensor for name, tensor in found.items() if name.startswith("model.")}
+        weights = {name: tensor for name, tensor in content.items() if name.startswith("model.")}
         return _relevant(weights, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about odd pickles; what matters is whether it loads
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # a damaged or hostile file can fail anywhere in the reader
         raise SelfcalError(
             f"{path} is damaged, or is not a checkpoint of plain tensors, and nothing else is ever loaded"
         ) from None
-    if not isinstance(found, Mapping) or not isinstance(found.get("model"), Mapping):
+    if not isinstance(content, Mapping) or not isinstance(content.get("model"), Mapping):
         raise SelfcalError(f"{path} has no entry 'model', as checkpoints of score_sde_pytorch have")
-    return _with_averages(_relevant(found["model"], path), found.get("ema"), path)
+    return _with_averages(_relevant(content["model"], path), content.get("ema"), path)
 
 
 def _relevant(weights: Mapping[Any, Any], path: Path) -> Weights:
@@ -222,7 +222,7 @@ def _with_averages(weights: Weights, ema: Any, path: Path) -> Weights:
     averages = ema["shadow_params"]
     if not isinstance(averages, list | tuple) or len(averages) != len(trainable):
         raise SelfcalError(f"the averaged weights of {path} do not fit its model")
-    found = {name: _held(average, name, path) for name, average in zip(trainable, averages, strict=True)}
-    if any(found[name].shape != weights[name].shape for name in found):
+    content = {name: _held(average, name, path) for name, average in zip(trainable, averages, strict=True)}
+    if any(content[name].shape != weights[name].shape for name in content):
         raise SelfcalError(f"the averaged weights of {path} do not fit its model")
-    return weights | found
+    return weights | content

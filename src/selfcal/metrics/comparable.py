@@ -19,7 +19,7 @@ MUST_AGREE = {
 def check_comparable(results: Sequence[Mapping[str, Any]]) -> None:
     """Refuse results that were not measured alike, naming how they differ."""
     for key, words in MUST_AGREE.items():
-        found = {r[key] for r in results}
-        if len(found) > 1:
-            names = ", ".join(sorted(str(f)[:12] for f in found))
+        values = {r[key] for r in results}
+        if len(values) > 1:
+            names = ", ".join(sorted(str(f)[:12] for f in values))
             raise SelfcalError(f"these results cannot be compared: they have different {words}: {names}")

@@ -28,11 +28,11 @@ def jackknife(
     parts = [measure(group != g) for g in range(GROUPS)]
     intervals: dict[str, list[float] | None] = {}
     for name, value in values.items():
-        found = [p[name] for p in parts]
-        if value is None or any(f is None for f in found):
+        leftouts = [p[name] for p in parts]
+        if value is None or any(f is None for f in leftouts):
             intervals[name] = None
             continue
-        each = torch.tensor(found, dtype=torch.float64)
+        each = torch.tensor(leftouts, dtype=torch.float64)
         error = float(((GROUPS - 1) / GROUPS * (each - each.mean()).square().sum()).sqrt())
         intervals[name] = [value - REACH * error, value + REACH * error]
     return intervals

@@ -25,12 +25,12 @@ def per_class(
     classes = torch.cat([y_real, y_fake]).unique().tolist()
     values = []
     for c in classes:
-        mine, made = real[y_real == c], fake[y_fake == c]
-        for name, features in (("real", mine), ("generated", made)):
+        real_of_class, fake_of_class = real[y_real == c], fake[y_fake == c]
+        for name, features in (("real", real_of_class), ("generated", fake_of_class)):
             if not len(features):
                 raise SelfcalError(f"class {c} has no {name} examples; the per-class metric needs both")
         try:
-            values.append(metric(mine, made))
+            values.append(metric(real_of_class, fake_of_class))
         except SelfcalError as error:
             raise SelfcalError(f"class {c}: {error}") from None
     return sum(values) / len(values)

@@ -57,10 +57,10 @@ class Balls:
 
     def share_inside(self, others: Tensor) -> float:
         """How many of the others lie in at least one ball."""
-        found = torch.zeros(len(others), dtype=torch.bool)
+        inside = torch.zeros(len(others), dtype=torch.bool)
         for block in self._inside(others):
-            found |= block.any(0)
-        return float(found.double().mean())
+            inside |= block.any(0)
+        return float(inside.double().mean())
 
     def _inside(self, others: Tensor) -> Iterator[Tensor]:
         """Blocks (rows, others) of: does other j lie in the ball of point i?"""

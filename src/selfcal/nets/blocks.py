@@ -85,11 +85,11 @@ class ResidualBlock(nn.Module):
         self.second = conv(outputs, outputs, scale=NEARLY_ZERO)
         self.skip = conv(inputs, outputs, 1) if inputs != outputs or resize else None
 
-    def forward(self, x: Tensor, known: Tensor) -> Tensor:
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         h = F.silu(self.first_norm(x))
         if self.resize is not None:
             h, x = self.resize(h), self.resize(x)
-        h = self.first(h) + self.shift(known)[..., None, None]
+        h = self.first(h) + self.shift(condition)[..., None, None]
         h = self.second(self.dropout(F.silu(self.second_norm(h))))
         return ((x if self.skip is None else self.skip(x)) + h) * HALF_POWER
 
@@ -106,5 +106,5 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         pixels = self.norm(x).flatten(2).transpose(1, 2)  # (B, HW, C)
         q, k, v = self.query(pixels), self.key(pixels), self.value(pixels)
-        seen = (q @ k.transpose(1, 2) * x.shape[1] ** -0.5).softmax(-1) @ v
-        return (x + self.leave(seen).transpose(1, 2).reshape(x.shape)) * HALF_POWER
+        view = (q @ k.transpose(1, 2) * x.shape[1] ** -0.5).softmax(-1) @ v
+        return (x + self.leave(view).transpose(1, 2).reshape(x.shape)) * HALF_POWER

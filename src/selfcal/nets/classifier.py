@@ -36,8 +36,8 @@ class EncoderHead(nn.Module):
     def __init__(self, encoder: Encoder, classes: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.norm = norm(encoder.made[-1])
-        self.leave = small(nn.Linear(encoder.made[-1], classes))
+        self.norm = norm(encoder.widths[-1])
+        self.leave = small(nn.Linear(encoder.widths[-1], classes))
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         _, h, _ = self.encoder(x, sigma)

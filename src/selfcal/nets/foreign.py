@@ -67,8 +67,8 @@ class EDMVelocity(EDMEpsilon):
     """The same with the network's sign turned round, diffusers' "v_prediction" of EDM schedulers."""
 
     def __call__(self, sigma: Tensor) -> Coefficients:
-        found = super().__call__(sigma)
-        return found._replace(out=-found.out)
+        coefficients = super().__call__(sigma)
+        return coefficients._replace(out=-coefficients.out)
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,11 @@ class MLP(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, sigma: Tensor, y: Tensor | None = None) -> Tensor:
-        known = self.embed(sigma)
+        condition = self.embed(sigma)
         if self.label is not None:
             assert y is not None, "a class-conditional network needs y"
-            known = known + self.label(y + 1)
-        scales, shifts = self.film(known).chunk(2, dim=-1)
+            condition = condition + self.label(y + 1)
+        scales, shifts = self.film(condition).chunk(2, dim=-1)
         h = self.enter(x.flatten(1))
         blocks = len(self.first)
         for first, second, scale, shift in zip(

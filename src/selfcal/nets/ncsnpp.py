@@ -39,17 +39,17 @@ class DownLevel(nn.Module):
             self.down = ResidualBlock(outputs, outputs, embedding, dropout, halve)
             self.pyramid = HalvingConv(pyramid, outputs)
 
-    def forward(self, h: Tensor, pyramid: Tensor, known: Tensor) -> tuple[list[Tensor], Tensor]:
+    def forward(self, h: Tensor, pyramid: Tensor, condition: Tensor) -> tuple[list[Tensor], Tensor]:
         """All it makes on the way, the last of which goes on, and the pyramid for the next level."""
-        made = []
+        features = []
         for i, block in enumerate(self.blocks):
-            h = block(h, known)
+            h = block(h, condition)
             h = self.attention[i](h) if self.attention else h
-            made.append(h)
+            features.append(h)
         if self.down is not None and self.pyramid is not None:
-            pyramid = (self.pyramid(pyramid) + self.down(h, known)) * HALF_POWER
-            made.append(pyramid)
-        return made, pyramid
+            pyramid = (self.pyramid(pyramid) + self.down(h, condition)) * HALF_POWER
+            features.append(pyramid)
+        return features, pyramid
 
 
 class UpLevel(nn.Module):
@@ -66,11 +66,11 @@ class UpLevel(nn.Module):
         self.attention = Attention(outputs) if attends else None
         self.up = ResidualBlock(outputs, outputs, embedding, dropout, double) if up else None
 
-    def forward(self, h: Tensor, made: list[Tensor], known: Tensor) -> Tensor:
+    def forward(self, h: Tensor, features: list[Tensor], condition: Tensor) -> Tensor:
         for block in self.blocks:
-            h = block(torch.cat([h, made.pop()], 1), known)
+            h = block(torch.cat([h, features.pop()], 1), condition)
         h = h if self.attention is None else self.attention(h)
-        return h if self.up is None else self.up(h, known)
+        return h if self.up is None else self.up(h, condition)
 
 
 class Encoder(nn.Module):
@@ -104,44 +104,30 @@ class Encoder(nn.Module):
         self.label = nn.Embedding(classes + 1, embedding) if classes else None
         self.enter = conv(channels, width)
         self.levels = nn.ModuleList()
-        self.made = [width]  # channels of everything made on the way down
+        self.widths = [width]  # channels of everything made on the way down
         pyramid = channels
         for level, multiplier in enumerate(multipliers):
-            outputs = width * multiplier
-            self.levels.append(
-                DownLevel(
-                    self.made[-1],
-                    outputs,
-                    pyramid if level < last else None,
-                    embedding,
-                    blocks,
-                    level in attention,
-                    dropout,
-                )
-            )
-            self.made += [outputs] * (blocks + (level < last))
+            inputs, outputs, goes_on = self.widths[-1], width * multiplier, level < last
+            entry = pyramid if goes_on else None
+            self.levels.append(DownLevel(inputs, outputs, entry, embedding, blocks, level in attention, dropout))
+            self.widths += [outputs] * (blocks + goes_on)
             pyramid = outputs
-        inner = self.made[-1]
-        self.middle = nn.ModuleList(
-            [
-                ResidualBlock(inner, inner, embedding, dropout),
-                Attention(inner),
-                ResidualBlock(inner, inner, embedding, dropout),
-            ]
-        )
+        inner = self.widths[-1]
+        around = [ResidualBlock(inner, inner, embedding, dropout), Attention(inner)]
+        self.middle = nn.ModuleList([*around, ResidualBlock(inner, inner, embedding, dropout)])
 
     def forward(self, x: Tensor, sigma: Tensor, y: Tensor | None = None) -> tuple[list[Tensor], Tensor, Tensor]:
-        known = self.embed(self.features(sigma))
+        condition = self.embed(self.features(sigma))
         if self.label is not None:
             assert y is not None, "a class-conditional network needs y"
-            known = known + self.label(y + 1)
-        known = F.silu(known)
-        made, pyramid = [self.enter(x)], x
+            condition = condition + self.label(y + 1)
+        condition = F.silu(condition)
+        features, pyramid = [self.enter(x)], x
         for level in self.levels:
-            more, pyramid = level(made[-1], pyramid, known)
-            made += more
+            more, pyramid = level(features[-1], pyramid, condition)
+            features += more
         first, attention, second = self.middle
-        return made, second(attention(first(made[-1], known)), known), known
+        return features, second(attention(first(features[-1], condition)), condition), condition
 
 
 class NCSNpp(nn.Module):
@@ -170,7 +156,7 @@ class NCSNpp(nn.Module):
             fourier_scale=fourier_scale,
             classes=classes,
         )
-        skips, h = list(self.encoder.made), self.encoder.made[-1]
+        skips, h = list(self.encoder.widths), self.encoder.widths[-1]
         self.levels = nn.ModuleList()
         for level, multiplier in reversed(list(enumerate(multipliers))):
             outputs, taken = width * multiplier, [skips.pop() for _ in range(blocks + 1)]
@@ -180,7 +166,7 @@ class NCSNpp(nn.Module):
         self.leave = conv(h, channels, scale=NEARLY_ZERO)
 
     def forward(self, x: Tensor, sigma: Tensor, y: Tensor | None = None) -> Tensor:
-        made, h, known = self.encoder(x, sigma, y)
+        features, h, condition = self.encoder(x, sigma, y)
         for level in self.levels:
-            h = level(h, made, known)
+            h = level(h, features, condition)
         return self.leave(F.silu(self.norm(h)))

@@ -42,10 +42,10 @@ def ddpm_form(config: Mapping[str, Any]) -> Keywords:
 
 
 def ddpm_sigmas(config: Mapping[str, Any]) -> tuple[float, float]:
-    known = ladder(config)
-    if len(known) < 2:
+    levels = ladder(config)
+    if len(levels) < 2:
         raise ValueError("its schedule has fewer than two levels of finite noise")
-    return known[0], known[-1]
+    return levels[0], levels[-1]
 
 
 def edm_form(config: Mapping[str, Any]) -> Keywords:
@@ -122,5 +122,5 @@ def make_scheduler(name: str, config: Mapping[str, Any]) -> Any:
 
 def known_keywords(kind: type, config: Mapping[str, Any]) -> dict[str, Any]:
     """Configurations carry notes, and keywords of other versions, which diffusers passes over too."""
-    known = inspect.signature(kind).parameters
-    return {key: value for key, value in config.items() if key in known}
+    keywords = inspect.signature(kind).parameters
+    return {key: value for key, value in config.items() if key in keywords}

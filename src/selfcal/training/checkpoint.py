@@ -39,8 +39,8 @@ def path_of(folder: Path, step: int) -> Path:
 
 def steps_saved(folder: Path) -> list[int]:
     """Steps with a finished folder, ascending."""
-    found = (re.fullmatch(r"step-([0-9]{8,18})", p.name) for p in folder.glob("step-*"))
-    return sorted(int(match[1]) for match in found if match)
+    names = (re.fullmatch(r"step-([0-9]{8,18})", p.name) for p in folder.glob("step-*"))
+    return sorted(int(match[1]) for match in names if match)
 
 
 # --- writing --------------------------------------------------------------------------------------

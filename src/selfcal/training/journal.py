@@ -39,13 +39,13 @@ class Journal:
         if not self.path.exists():
             return
         kept: dict[str, list[str]] = {name: [] for name in self.networks}
-        seen = 0
+        attempt = 0
         for raw, line in self._lines():
             if line["network"] != network:
                 kept[line["network"]].append(raw)
-            elif (seen, line["step"]) <= (rollbacks, step):
+            elif (attempt, line["step"]) <= (rollbacks, step):
                 kept[network].append(raw)
-            seen += line["network"] == network and line.get("event") == ROLLED_BACK
+            attempt += line["network"] == network and line.get("event") == ROLLED_BACK
         text = "".join(raw + "\n" for name in self.networks for raw in kept[name])
         with surfaced(f"cannot write {self.path}"):
             if text.encode() != self.path.read_bytes():

@@ -18,19 +18,19 @@ def complete(
     classifier: Logits, data: Dataset, pool: Pool, sigma_min: float, threshold: float, *, device: torch.device
 ) -> tuple[Tensor, dict[str, Any]]:
     """(y, report): given labels stay, unlabelled images get theirs where the confidence exceeds the threshold."""
-    y, hidden = pool.y.clone(), pool.unlabelled
-    if not len(hidden):
+    y, unlabelled = pool.y.clone(), pool.unlabelled
+    if not len(unlabelled):
         return y, {"unlabelled": 0, "kept": 0, "right": None, "threshold": threshold}
     probabilities = torch.cat(
         [
             classifier(x.to(device), torch.full((len(x),), sigma_min, device=device)).softmax(-1).cpu()
-            for x in data.x[hidden].split(BATCH)
+            for x in data.x[unlabelled].split(BATCH)
         ]
     )
     confidence, guess = probabilities.max(-1)
-    kept = confidence > threshold
-    y[hidden[kept]] = guess[kept]
-    truth = data.y[hidden[kept]]
-    known = truth != UNLABELED
-    right = float((guess[kept] == truth)[known].double().mean()) if known.any() else None
-    return y, {"unlabelled": len(hidden), "kept": int(kept.sum()), "right": right, "threshold": threshold}
+    sure = confidence > threshold
+    y[unlabelled[sure]] = guess[sure]
+    truth = data.y[unlabelled[sure]]
+    checkable = truth != UNLABELED
+    right = float((guess[sure] == truth)[checkable].double().mean()) if checkable.any() else None
+    return y, {"unlabelled": len(unlabelled), "kept": int(sure.sum()), "right": right, "threshold": threshold}

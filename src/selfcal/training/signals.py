@@ -33,8 +33,8 @@ class StopRequest:
         """The same answer in every process, so that all stop after the same step."""
         if accelerator.num_processes == 1:
             return self.received
-        asked = torch.tensor([float(self.received)], device=accelerator.device)
-        return bool(reduced(accelerator, asked, "sum") > 0)
+        votes = torch.tensor([float(self.received)], device=accelerator.device)
+        return bool(reduced(accelerator, votes, "sum") > 0)
 
 
 @contextmanager

@@ -21,34 +21,34 @@ class Buffer:
     def __init__(self, noise: Noise, bins: int = 10, size: int = 1000, renew: float = 0.05) -> None:
         self.edges = noise.geometric(bins + 1)[:-1].flip(0)[1:-1].contiguous()
         self.renew, self.size = renew, size
-        self.held: dict[int, Tensor] = {}
+        self.chains: dict[int, Tensor] = {}
 
     def draw(self, like_x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(starts, bin, slot) for every example; some starts are fresh noise."""
         bins = torch.bucketize(sigma.cpu(), self.edges)
         slots = torch.randint(self.size, (len(sigma),))
         starts = torch.rand_like(like_x) * 2 - 1 + like(sigma, like_x) * torch.randn_like(like_x)
-        kept = torch.rand(len(sigma)) >= self.renew
-        for b, held in self.held.items():
-            held = self.held[b] = held.to(like_x.device)  # restored chains come from the CPU
-            mine = (bins == b) & kept
-            starts[mine] = held[slots[mine]]
+        lasting = torch.rand(len(sigma)) >= self.renew
+        for b, chains in self.chains.items():
+            chains = self.chains[b] = chains.to(like_x.device)  # restored chains come from the CPU
+            of_bin = (bins == b) & lasting
+            starts[of_bin] = chains[slots[of_bin]]
         return starts, bins, slots
 
     def put(self, x: Tensor, bins: Tensor, slots: Tensor) -> None:
         for b in bins.unique().tolist():
-            mine = bins == b
-            if b not in self.held:
-                self.held[b] = x[mine][torch.randint(int(mine.sum()), (self.size,))].clone()
-            self.held[b][slots[mine]] = x[mine]
+            of_bin = bins == b
+            if b not in self.chains:
+                self.chains[b] = x[of_bin][torch.randint(int(of_bin.sum()), (self.size,))].clone()
+            self.chains[b][slots[of_bin]] = x[of_bin]
 
     def state(self) -> dict[str, Tensor]:
-        return {str(b): held for b, held in self.held.items()}
+        return {str(b): chains for b, chains in self.chains.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         if any(not b.isdecimal() or int(b) > len(self.edges) or len(x) != self.size for b, x in state.items()):
             raise ValueError("the chains of its JEM term are of another size")
-        self.held = {int(b): x.clone() for b, x in state.items()}
+        self.chains = {int(b): x.clone() for b, x in state.items()}
 
 
 def sgld(classifier: Logits, x: Tensor, sigma: Tensor, steps: int, step: float, jitter: float) -> Tensor:
@@ -72,9 +72,9 @@ class NaiveEnergy:
     def __call__(self, r: Reading) -> Tensor:
         sigma = r.batch.sigma
         starts, bins, slots = self.buffer.draw(r.batch.x, sigma)
-        made = sgld(r.classifier, starts, sigma, self.steps, self.step, self.jitter)
-        self.buffer.put(made, bins, slots)
-        return r.mean(r.classifier(made, sigma).logsumexp(-1)) - r.mean(r.logits.logsumexp(-1))
+        end = sgld(r.classifier, starts, sigma, self.steps, self.step, self.jitter)
+        self.buffer.put(end, bins, slots)
+        return r.mean(r.classifier(end, sigma).logsumexp(-1)) - r.mean(r.logits.logsumexp(-1))
 
     def state(self) -> dict[str, Tensor]:
         return self.buffer.state()

@@ -44,8 +44,8 @@ def recovery_likelihood(noise: Noise, levels: int = 10, steps: int = 30) -> Term
         sigma, delta = sigmas[k], (sigmas[k + 1] ** 2 - sigmas[k] ** 2).sqrt()
         data = x0 + like(sigma, x0) * torch.randn_like(x0)
         noisier = data + like(delta, x0) * torch.randn_like(x0)
-        made = langevin(r.classifier, noisier, sigma, delta, steps)
-        both = r.classifier(torch.cat([made, data]), sigma.repeat(2)).logsumexp(-1)
+        end = langevin(r.classifier, noisier, sigma, delta, steps)
+        both = r.classifier(torch.cat([end, data]), sigma.repeat(2)).logsumexp(-1)
         return r.mean(both[: len(x0)]) - r.mean(both[len(x0) :])
 
     return term
