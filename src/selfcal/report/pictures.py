@@ -8,8 +8,6 @@ import io
 import numpy as np
 from PIL import Image
 
-from selfcal.diffusion.generator import Samples
-
 RED = (214, 40, 40)
 
 
@@ -32,28 +30,29 @@ def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray 
     return Image.fromarray(canvas)
 
 
-def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = 10) -> np.ndarray:
+def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = 10, blank: float = -1) -> np.ndarray:
     """(K, count, C, H, W): not picked, the first ones; blank where a class has fewer."""
     rows = []
     for c in np.unique(y):
-        mine = x[y == c][:count]
-        blank = np.full((count - len(mine), *x.shape[1:]), -1, dtype=x.dtype)
-        rows.append(np.concatenate([mine, blank]))
+        images = x[y == c][:count]
+        rest = np.full((count - len(images), *x.shape[1:]), blank, dtype=x.dtype)
+        rows.append(np.concatenate([images, rest]))
     return np.stack(rows)
 
 
-def sample_grid(samples: Samples, most: int = 16) -> Image.Image:
+def sample_grid(x: np.ndarray, y: np.ndarray, most: int = 16) -> Image.Image:
     """One row per class, at most `most` columns."""
-    rows = [samples.x[samples.y == c][:most] for c in samples.y.unique()]
-    longest = max(len(r) for r in rows)
-    blank = samples.x.new_ones((len(rows), longest, *samples.x.shape[1:]))
-    for i, row in enumerate(rows):
-        blank[i, : len(row)] = row
-    enlarge = max(1, 64 // samples.x.shape[-1])
-    return grid(blank.numpy(), enlarge=enlarge)
+    longest = int(np.unique(y, return_counts=True)[1].max())
+    images = first_of_each_class(x, y, min(longest, most), blank=1)
+    return grid(images, enlarge=max(1, 64 // x.shape[-1]))
 
 
-def data_uri(image: Image.Image) -> str:
+def png(image: Image.Image) -> bytes:
     stream = io.BytesIO()
     image.save(stream, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
+    return stream.getvalue()
+
+
+def data_uri(content: bytes) -> str:
+    """A PNG for a page that opens offline."""
+    return "data:image/png;base64," + base64.b64encode(content).decode()
