@@ -54,6 +54,9 @@ def test_every_command_has_help_with_an_example(capsys, command):
     code, out, _ = typed(capsys, command, "--help")
     assert code == 0
     assert f"Example: selfcal {command}" in " ".join(out.split())
+    assert "As for" not in out, "a reader of one help need not open another"
+    listed = [line.strip("│ *").split("  ") for line in out.splitlines() if line.strip("│ *").startswith("--")]
+    assert all(any(word.strip() for word in words[1:]) for words in listed), "every option has its help"
 
 
 def test_help_lists_the_commands_quickly(tmp_path):
