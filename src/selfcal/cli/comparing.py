@@ -112,13 +112,19 @@ def compare(
         Cells at a time; as many as there are cores, or one on a GPU, if left out.
     """
     from selfcal.experiments.compare import compare as run_comparison
+
+    rows = methods_of(methods)
+    options: dict[str, Any] = {"seed": seed, "steps": steps, "count": count, "preset": preset, "jobs": jobs}
+    options |= {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
+    print_end(run_comparison(data, rows, names(labels), seeds, out, show_progress=True, **options))
+
+
+def methods_of(text: str) -> list[str]:
+    """Names, or a group's."""
     from selfcal.methods.table import BEYOND, METHODS
 
     groups = {"all": list(METHODS), "paper": [m for m in METHODS if m not in BEYOND]}
-    chosen = groups.get(methods, names(methods))
-    options: dict[str, Any] = {"seed": seed, "steps": steps, "count": count, "preset": preset, "jobs": jobs}
-    options |= {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
-    print_end(run_comparison(data, chosen, names(labels), seeds, out, show_progress=True, **options))
+    return groups.get(text, names(text))
 
 
 def print_end(grid: Grid) -> None:

@@ -52,10 +52,10 @@ def evaluate(
     """
     from selfcal.run import load
 
-    opened, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
-    options["scales"] = wanted_scales(scales, opened.method.scales)
+    the_run, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
+    options["scales"] = wanted_scales(scales, the_run.method.scales)
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
-    print_report(opened, opened.evaluate(show_progress=True, **options))
+    print_report(the_run, the_run.evaluate(show_progress=True, **options))
 
 
 def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:
@@ -112,19 +112,19 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     """
     from selfcal.run import load
 
-    opened = load(run)
-    about = opened.describe()
+    the_run = load(run)
+    about = the_run.describe()
     if json_:
         print(json.dumps(about, indent=1, ensure_ascii=False))
         return
-    out_console.print(table_of(about, {stage.role for stage in opened.stages}))
+    out_console.print(table_of(about, {stage.role for stage in the_run.stages}))
     for problem in about["damaged"].values():
         say(problem)
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)
     if about["metrics"] and about["metrics"]["results"]:
         try:
-            print_numbers(opened, about["metrics"]["results"], "metrics.json")
+            print_numbers(the_run, about["metrics"]["results"], "metrics.json")
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SelfcalError(
                 f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"

@@ -45,11 +45,11 @@ def sample(
     """
     from selfcal.run import load
 
-    opened, choices = load(run), sampling.choices()
-    target = out or opened.path / "samples"
+    the_run, choices = load(run), sampling.choices()
+    target = out or the_run.path / "samples"
     check_free(target, ours=out is None)
-    wanted = None if classes is None else opened.classes_named(classes)
-    samples = opened.sample(wanted, count, scale, seed=seed, show_progress=True, **choices)
+    names = None if classes is None else the_run.classes_named(classes)
+    samples = the_run.sample(names, count, scale, seed=seed, show_progress=True, **choices)
     if out is None:
         shutil.rmtree(target, ignore_errors=True)  # the run's own folder: the newest samples replace the last
     samples.save(target)

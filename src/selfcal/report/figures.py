@@ -67,8 +67,8 @@ def guidance_curve(results: Iterable[Mapping[str, Any]]) -> str:
     left.set_xlabel(COLUMNS["coverage"].name)
     left.set_ylabel(COLUMNS["density"].name)
     curve = [r for r in results if r["intra_fid"] is not None]
-    scales, reported = [r["scale"] for r in curve], [r["intra_fid"] for r in curve]
-    right.plot(scales, reported, "o-", ms=4, color=OTHERS[0], label="reported")
+    scales, distances = [r["scale"] for r in curve], [r["intra_fid"] for r in curve]
+    right.plot(scales, distances, "o-", ms=4, color=OTHERS[0], label="reported")
     selection = [r["selection_intra_fid"] for r in curve]
     right.plot(scales, selection, "x:", color=COLOURS["cg"], label="samples λ was chosen on")
     right.set_xlabel("guidance scale λ")

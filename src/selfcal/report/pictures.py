@@ -11,10 +11,10 @@ from PIL import Image
 RED = (214, 40, 40)
 
 
-def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray | None = None) -> Image.Image:
+def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, frames: np.ndarray | None = None) -> Image.Image:
     """(rows, columns, C, H, W) in [−1, 1] -> one picture, pixels enlarged without smoothing.
 
-    marked (rows, columns): images that get a red frame.
+    frames (rows, columns): whether an image gets a red one.
     """
     rows, columns, _, height, width = images.shape
     pixels = ((np.clip(images, -1, 1) + 1) * 127.5).round().astype(np.uint8)
@@ -24,7 +24,7 @@ def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray 
     for r in range(rows):
         for c in range(columns):
             top, left = gap + r * height, gap + c * width
-            if marked is not None and marked[r, c]:
+            if frames is not None and frames[r, c]:
                 canvas[top - gap : top + height, left - gap : left + width] = RED
             canvas[top : top + height - gap, left : left + width - gap] = pixels[r, c].transpose(1, 2, 0)
     return Image.fromarray(canvas)

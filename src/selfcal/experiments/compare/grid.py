@@ -71,10 +71,10 @@ def claim(out: Path, protocol: Protocol) -> None:
         complete = asdict(old) | {
             "settings": old.resolved.model_dump(mode="json")
         }  # with the defaults of newer settings
-        unlike = [key for key in differences(complete, asdict(protocol)) if key not in ("data", "score_labels")]
-        if unlike:
-            named = ", ".join(unlike[:6]) + (f" and {len(unlike) - 6} more" if len(unlike) > 6 else "")
-            raise SelfcalError(f"{out} holds a comparison that differs in {named}; choose another --out")
+        conflicts = [key for key in differences(complete, asdict(protocol)) if key not in ("data", "score_labels")]
+        if conflicts:
+            names = ", ".join(conflicts[:6]) + (f" and {len(conflicts) - 6} more" if len(conflicts) > 6 else "")
+            raise SelfcalError(f"{out} holds a comparison that differs in {names}; choose another --out")
     elif out.exists() and (not out.is_dir() or any(not p.name.startswith(".") for p in out.iterdir())):
         raise SelfcalError(f"{out} already holds something that is not a comparison; choose another --out")
 

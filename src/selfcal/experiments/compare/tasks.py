@@ -107,11 +107,12 @@ class Cell:
         """Train, sample and measure; whatever happens becomes the outcome."""
         try:
             report, seconds = self._measure(out, protocol)
+        except SelfcalError as error:
+            self.fail(out, str(error), traceback.format_exc())
         except Exception as error:
-            words = str(error) if isinstance(error, SelfcalError) else f"{type(error).__name__}: {error}"
-            self.fail(out, words, traceback.format_exc())
-            return
-        write_json(self.outcome(out), asdict(self) | {"state": "done", "seconds": seconds, **report})
+            self.fail(out, f"{type(error).__name__}: {error}", traceback.format_exc())
+        else:
+            write_json(self.outcome(out), asdict(self) | {"state": "done", "seconds": seconds, **report})
 
     def _measure(self, out: Path, protocol: Protocol) -> tuple[dict[str, Any], dict[str, float]]:
         """The report of evaluation, and how long training and evaluation took. Leaves the first samples beside it."""
@@ -124,8 +125,8 @@ class Cell:
         report = run.evaluate(
             scales=run.method.scales, count=p.samples, seed=self.seed, curve=False, keep=samples.append
         )
-        for chosen in samples:  # one set; none if training diverged
-            write_arrays(self.pictures(out), examples(chosen.x.numpy(), chosen.y.numpy()))
+        for s in samples:  # one set; none if training diverged
+            write_arrays(self.pictures(out), examples(s.x.numpy(), s.y.numpy()))
         seconds = {"training": round(middle - began, 1), "evaluation": round(time.monotonic() - middle, 1)}
         return report, seconds
 

@@ -51,7 +51,7 @@ def pictures(images: dict[str, np.ndarray], methods: list[str]) -> dict[str, Ima
     return {
         "real": grid(images["real"]),
         "labelled": grid(images["labelled"].swapaxes(0, 1)),
-        **{m: grid(images[m], marked=images[f"{m} missed"]) for m in methods},
+        **{m: grid(images[m], frames=images[f"{m} missed"]) for m in methods},
     }
 
 

@@ -79,7 +79,7 @@ def draw(labels: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def compete(task: Task) -> dict[str, Any]:
     """Train, measure, write the fields and then the result: a result file means that the task is done."""
-    began, worked = time.monotonic(), time.process_time()
+    began, cpu_began = time.monotonic(), time.process_time()
     x, y, y_seen = draw(task.labels, task.seed)
     about: dict[str, Any] = {"method": task.method, "seed": task.seed, "steps": task.steps, "diverged": None}
     try:
@@ -89,7 +89,7 @@ def compete(task: Task) -> dict[str, Any]:
     except Diverged as result:
         about["diverged"], arrays = result.report, {}
     about["seconds"] = round(time.monotonic() - began, 1)
-    about["cpu_seconds"] = round(time.process_time() - worked, 1)  # what it costs, however busy the machine is
+    about["cpu_seconds"] = round(time.process_time() - cpu_began, 1)  # what it costs, however busy the machine is
     task.folder.mkdir(parents=True, exist_ok=True)
     if task.method == TRUTH:
         arrays |= {"x": x.numpy(), "y": y.numpy(), "seen": y_seen.numpy(), "grid": paper_grid().numpy()}

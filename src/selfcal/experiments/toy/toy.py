@@ -119,11 +119,11 @@ def claim(out: Path, config: dict[str, Any]) -> None:
     """Make the folder, or recognise it as this very comparison (of whatever methods and seeds)."""
     file = out / "toy.json"
     if file.exists():
-        unlike = differences(read_json(file), config)
-        if unlike:
-            named = ", ".join(unlike[:6])
+        conflicts = differences(read_json(file), config)
+        if conflicts:
+            names = ", ".join(conflicts[:6])
             raise SelfcalError(
-                f"{out} holds another comparison; it differs in {named}. Choose another --out, or remove it"
+                f"{out} holds another comparison; it differs in {names}. Choose another --out, or remove it"
             )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
