@@ -80,10 +80,8 @@ def columns(*keys: str) -> tuple[Column, ...]:
 SAMPLE_QUALITY = columns("intra_fid", "fid", "density", "coverage")
 WITHIN_CLASSES = columns("intra_density", "intra_coverage", "accuracy", "inception_score")
 CALIBRATION = columns("ece")
-EVALUATION = columns(
-    "intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "ece"
-)  # of one run, on the terminal
-COMPARISON = columns("intra_fid", "fid", "density", "coverage", "accuracy", "ece")  # on the terminal, as many as fit
+EVALUATION = columns("intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "ece")
+COMPARISON = columns("intra_fid", "fid", "density", "coverage", "accuracy", "ece")  # on a terminal: as many as fit
 DEMO = columns("intra_fid", "fid", "accuracy", "density", "coverage", "intra_density", "intra_coverage", "ece")
 OVER_LABELS = columns("intra_fid", "intra_density", "intra_coverage")
 OVER_SCALE = columns("intra_fid", "fid", "accuracy")

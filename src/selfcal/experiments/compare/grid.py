@@ -68,9 +68,8 @@ def claim(out: Path, protocol: Protocol) -> None:
     """Refuse a folder that holds a comparison by another protocol, or anything else. Writes nothing."""
     if (out / "compare.json").exists():
         old = Grid.read(out).protocol
-        complete = asdict(old) | {
-            "settings": old.resolved.model_dump(mode="json")
-        }  # with the defaults of newer settings
+        settings = old.resolved.model_dump(mode="json")  # those added since have their defaults
+        complete = asdict(old) | {"settings": settings}
         conflicts = [key for key in differences(complete, asdict(protocol)) if key not in ("data", "score_labels")]
         if conflicts:
             names = ", ".join(conflicts[:6]) + (f" and {len(conflicts) - 6} more" if len(conflicts) > 6 else "")
