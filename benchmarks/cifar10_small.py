@@ -81,7 +81,8 @@ def main() -> None:
     )
     best = next(r for r in report["results"] if r["chosen"])
     wanted.page.mkdir(parents=True, exist_ok=True)
-    sample_grid(run.sample(count=80, scale=best["scale"])).save(wanted.page / "cifar10-small.png")
+    samples = run.sample(count=80, scale=best["scale"])
+    sample_grid(samples.x.numpy(), samples.y.numpy()).save(wanted.page / "cifar10-small.png")
     figure, axes = panel(3)
     curves = [("score", "dsm"), ("classifier", "ce"), ("classifier", "sc")]
     rows = [draw(a, run, *curve) for a, curve in zip(axes, curves, strict=True)]

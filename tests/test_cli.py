@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -54,6 +55,9 @@ def test_every_command_has_help_with_an_example(capsys, command):
     code, out, _ = typed(capsys, command, "--help")
     assert code == 0
     assert f"Example: selfcal {command}" in " ".join(out.split())
+    assert "As for" not in out, "a reader of one help need not open another"
+    options = [line for line in out.splitlines() if re.match(r"│ [ *]* ?--", line)]
+    assert [o for o in options if re.search(r"--\S.*?  +[^\s\[│]", o) is None] == [], "every option has its help"
 
 
 def test_help_lists_the_commands_quickly(tmp_path):

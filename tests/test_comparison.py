@@ -11,17 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from selfcal.core.errors import SelfcalError
-from selfcal.experiments.compare import Cell, Grid, compare
+from selfcal.experiments.compare import Cell, Grid, ScoreModel, compare
 from selfcal.experiments.compare.board import Board, in_words
 from selfcal.experiments.compare.grid import apart, canonical
-from selfcal.experiments.compare.page import print_comparison, write_comparison
+from selfcal.experiments.compare.page import print_comparison, write_page
 from selfcal.experiments.compare.runner import Runner
 from selfcal.training.lock import sole_owner
 
@@ -115,23 +114,40 @@ def test_a_second_comparison_in_the_folder_waits(grid):
 
 
 def test_a_failed_cell_is_recorded_and_the_rest_goes_on(grid, tmp_path):
-    in_the_way = Cell("cfg-labeled", "0.02", 0).run(grid.out)
+    out = tmp_path / "copy"
+    shutil.copytree(grid.out, out)  # other tests count the cells of the grid
+    in_the_way = Cell("cfg-labeled", "0.02", 0).run(out)
     in_the_way.mkdir(parents=True)
     (in_the_way / "notes.txt").write_text("not a run")
-    command = (
-        f"compare digits --methods cfg-labeled,cfg-all --labels 0.02 --seeds 1 --steps 5 --count 40 --out {grid.out}"
-    )
+    command = f"compare digits --methods cfg-labeled,cfg-all --labels 0.02 --seeds 1 --steps 5 --count 40 --out {out}"
     done = selfcal(command)
     assert done.returncode == 3, done.stderr
     assert "failed: cfg-labeled" in done.stdout
-    assert Cell("cfg-all", "0.02", 0).state(grid.out) == "done"
-    outcome = json.loads(Cell("cfg-labeled", "0.02", 0).outcome(grid.out).read_text())
+    assert Cell("cfg-all", "0.02", 0).state(out) == "done"
+    outcome = json.loads(Cell("cfg-labeled", "0.02", 0).outcome(out).read_text())
     assert "not a run" in outcome["error"]
-    assert "not a run" in (grid.out / "report.html").read_text()
+    assert "not a run" in (out / "report.html").read_text()
     (in_the_way / "notes.txt").unlink()
     done = selfcal(command)
     assert done.returncode == 0, done.stderr
-    assert Cell("cfg-labeled", "0.02", 0).state(grid.out) == "done"
+    assert Cell("cfg-labeled", "0.02", 0).state(out) == "done"
+
+
+def test_cells_wait_for_their_seeds_score_model_and_fail_with_it(grid, tmp_path):
+    """Without a score model no cell that needs one is begun; the others are not held up."""
+    copy = Grid.open(tmp_path / "new", grid.protocol, [Cell("cg", "0.02", 5), Cell("cond", "0.02", 5)])
+    runner = Runner(copy, 2, Board(copy, show=False))
+    guided, conditional = copy.cells
+    assert [task.name for task in runner.in_order(copy.cells)].count("score model · seed 5") == 1
+    assert runner.is_ready(conditional)
+    assert runner.is_ready(ScoreModel(5))
+    assert not runner.is_ready(guided)
+    runner.waiting, runner.errors[ScoreModel(5)] = [guided], "no space left"
+    assert runner.is_ready(guided)
+    runner.begin(guided)
+    outcome = json.loads(guided.outcome(copy.out).read_text())
+    assert outcome["error"] == "the score model of seed 5 failed: no space left"
+    assert (runner.board.states[guided], runner.running, runner.waiting) == ("failed", {}, [])
 
 
 def test_a_killed_comparison_leaves_no_worker_behind_and_goes_on(tmp_path):
@@ -162,8 +178,8 @@ def test_the_page_is_made_again_from_results_alone_and_opens_offline(grid, tmp_p
         target = light / file.relative_to(grid.out)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.read_bytes())
-    page = write_comparison(light).read_text()
-    assert page == write_comparison(grid.out).read_text()
+    page = write_page(light).read_text()
+    assert page == write_page(grid.out).read_text()
     links = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert links
     assert all(link.startswith(("data:", "#")) for link in links)
@@ -182,9 +198,9 @@ def test_time_left_goes_by_the_pace_of_what_is_done_and_counts_what_is_under_way
     assert runner.seconds_left() is None
     runner.work_done, runner.seconds_of_work = runner.units(cell), 100.0
     runner.waiting = [cell]
-    runner.busy = {Future(): (runner.free[0], cell, time.monotonic() - 40)}
+    runner.running = {cell: time.monotonic() - 40}
     assert runner.seconds_left() == pytest.approx((100 + 60) / 2, abs=1)
-    runner.waiting, runner.busy = [], {}
+    runner.waiting, runner.running = [], {}
     runner.board.finished(cell, runner.seconds_left())
     assert runner.board.summary() == "4 of 4 cells done", "nothing is left, and no time is named"
 
@@ -209,7 +225,7 @@ def test_the_page_tells_who_chose_the_largest_scale_and_what_was_lost(grid, tmp_
     outcome = json.loads(file.read_text())
     outcome["results"][0]["scale"] = 2.5
     file.write_text(json.dumps(outcome))
-    write_comparison(out)
+    write_page(out)
     for name in ("table.md", "report.html"):
         text = (out / name).read_text()
         assert "cond, 1.0, seed 0 diverged at step 3 of the conditional network" in text
@@ -220,8 +236,9 @@ def test_the_page_tells_who_chose_the_largest_scale_and_what_was_lost(grid, tmp_
 def test_the_board_counts(grid, capsys):
     board = Board(grid, show=False)
     assert board.summary().endswith("cells done")
-    picture = board.picture([Cell("cg", "0.02", 0), 0])
+    picture = board.picture([Cell("cg", "0.02", 0), ScoreModel(0)])
     assert "cg · 0.02 · seed 0 · classifier step 5" in str(picture.renderables[1])
+    assert "score model · seed 0 · score step 5" in str(picture.renderables[2])
     assert in_words(30) == "30 s"
     assert in_words(1200) == "20 min"
 

@@ -10,6 +10,7 @@ import pytest
 from selfcal.core.errors import SelfcalError
 from selfcal.experiments.demo.demo import demo
 from selfcal.experiments.demo.page import what_one_sees, write_page
+from selfcal.report.columns import DEMO, RESULTS
 
 FIELDS = {
     "method",
@@ -45,7 +46,7 @@ def test_results_have_one_entry_per_method_and_scale(short_demo):
         ("cg-sc-all", 2.0),
     ]
     for r in results:
-        assert r.keys() >= FIELDS
+        assert r.keys() >= FIELDS | {column.key for column in RESULTS}
         assert r["samples"] == 100
         assert all(isinstance(r[key], float) for key in ("intra_fid", "fid", "density", "coverage", "accuracy", "ece"))
     assert [sum(r["chosen"] for r in results if r["method"] == m) for m in ("cg", "cg-sc-all")] == [1, 1]
@@ -78,6 +79,10 @@ def test_the_page_is_self_contained(short_demo):
     assert all(link.startswith("data:") for link in links), "nothing may be fetched"
     for word in ("intra-FID", "calibration error", "CG-SC-all", "seed 0"):
         assert word in page
+    best = next(r for r in json.loads((short_demo / "results.json").read_text()) if r["chosen"])
+    for column in DEMO:
+        row = page[page.index(f"<td>{column.long_title}</td>") :].split("</tr>")[0]
+        assert f">{column.written(best[column.key])}</td>" in row
 
 
 def test_the_page_is_made_from_the_files_alone(short_demo):

@@ -7,7 +7,7 @@ import torch
 
 from selfcal import cli
 from selfcal.methods.table import METHODS
-from selfcal.report.plan_table import duration, scaled
+from selfcal.report.units import duration, scaled
 from selfcal.training.plan import plan
 
 

@@ -25,8 +25,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(arguments, exit_on_error=False, print_error=False)
     except (SelfcalError, CycloptsError) as error:
-        said = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
-        problem_console.print(f"[bold red]selfcal:[/] {escape(said)}", soft_wrap=True)
+        sentence = " ".join(str(error).split()).encode("utf-8", "backslashreplace").decode()
+        problem_console.print(f"[bold red]selfcal:[/] {escape(sentence)}", soft_wrap=True)
         sys.exit(2)
     except BrokenPipeError:  # `selfcal show … | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -39,10 +39,6 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
     except KeyboardInterrupt as interruption:
         command = shlex.join(["selfcal", *(sys.argv[1:] if arguments is None else arguments)])
-        said = f"{str(interruption) or 'interrupted'}; the same command continues:\n  {command}"
-        problem_console.print(said, soft_wrap=True, markup=False, highlight=False)
+        advice = f"{str(interruption) or 'interrupted'}; the same command continues:\n  {command}"
+        problem_console.print(advice, soft_wrap=True, markup=False, highlight=False)
         sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()

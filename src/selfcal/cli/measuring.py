@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
 
-from selfcal.cli.terminal import Options, Whole, app, number, numbers, out_console
+from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole, number
+from selfcal.cli.terminal import app, out_console, say
 from selfcal.core.errors import SelfcalError
+
+if TYPE_CHECKING:
+    from selfcal.run import Run
 
 
 @app.command
 def evaluate(
-    run: Path,
+    run: FinishedRun,
     /,
     *,
     scales: str | None = None,
     count: Whole | None = None,
-    sampler: str | None = None,
-    steps: Whole | None = None,
-    guide: str | None = None,
-    option: Options = None,
+    sampling: Sampling = USUAL,
     features: str = "auto",
     inception_weights: Path | None = None,
     intervals: bool = True,
@@ -35,20 +36,10 @@ def evaluate(
 
     Parameters
     ----------
-    run
-        A finished run directory.
     scales
         Guidance scales separated by commas, or "paper" for its grid; the best is chosen on separate samples.
     count
         Samples per λ; as many as there are training images, at most 5000, if left out.
-    sampler
-        As for `selfcal sample`.
-    steps
-        As for `selfcal sample`.
-    guide
-        As for `selfcal sample`.
-    option
-        As for `selfcal sample`.
     features
         auto, cnn (trained on all labels; bundled for digits), identity (the numbers themselves),
         efficientnet-lite0 (its distance is FD-EffNetLite0, not FID) or inception.
@@ -59,28 +50,30 @@ def evaluate(
     seed
         Of the samples.
     """
-    from selfcal.report.tables import print_results
     from selfcal.run import load
 
-    opened = load(run)
-    report = opened.evaluate(
-        scales=wanted_scales(scales, opened.method.scales),
-        count=count,
-        sampler=sampler,
-        steps=steps,
-        guide=guide,
-        features=features if inception_weights is None else f"inception:{inception_weights}",
-        intervals=intervals,
-        seed=seed,
-        show_progress=True,
-        **numbers(option),
-    )
-    if report["diverged"]:
-        from selfcal.run import divergence_in_words
+    the_run, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
+    options["scales"] = wanted_scales(scales, the_run.method.scales)
+    options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
+    print_report(the_run, the_run.evaluate(show_progress=True, **options))
 
-        out_console.print(f"{run} diverged: {divergence_in_words(report['diverged'])}", soft_wrap=True, highlight=False)
+
+def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:
+    if text is None:
+        return None
+    values = list(paper) if text == "paper" else [number(s, "--scales") for s in text.split(",")]
+    return list(dict.fromkeys(values))
+
+
+def print_report(run: Run, report: dict[str, Any]) -> None:
+    """The table, the guide's own quality, and over several scales a figure."""
+    from selfcal.core.files import write_text
+    from selfcal.training.directory import divergence_in_words
+
+    if report["diverged"]:
+        say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
-    print_results(out_console, report["results"], str(run))
+    print_numbers(run, report["results"], str(run.path))
     if report["guide"]:
         clean = report["guide"][0]
         out_console.print(
@@ -88,13 +81,20 @@ def evaluate(
             f"calibration error {clean['ece']:.3f}",
             highlight=False,
         )
-    out_console.print(f"written to {opened.path / 'metrics.json'}", soft_wrap=True, highlight=False)
+    say(f"written to {run.path / 'metrics.json'}")
     if len(report["results"]) > 1:
         from selfcal.report.figures import guidance_curve
 
-        figure = opened.path / "guidance.svg"
-        figure.write_text(guidance_curve(report["results"]), encoding="utf-8")
-        out_console.print(f"density, coverage and intra-FID over the scales: {figure}", soft_wrap=True, highlight=False)
+        figure = run.path / "guidance.svg"
+        write_text(figure, guidance_curve(report["results"]))
+        say(f"density, coverage and intra-FID over the scales: {figure}")
+
+
+def print_numbers(run: Run, results: list[dict[str, Any]], title: str) -> None:
+    from selfcal.report.tables import print_results
+
+    strength = "λ" if run.method.guide == "classifier" else "w"  # of classifier-free guidance
+    print_results(out_console, results, title, strength)
 
 
 @app.command
@@ -110,15 +110,31 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     json_
         Print everything as JSON.
     """
-    from selfcal.core.settings import NETWORKS
-    from selfcal.report.tables import print_results
     from selfcal.run import load
 
-    opened = load(run)
-    about = opened.describe()
+    the_run = load(run)
+    about = the_run.describe()
     if json_:
         print(json.dumps(about, indent=1, ensure_ascii=False))
         return
+    out_console.print(table_of(about, {stage.role for stage in the_run.stages}))
+    for problem in about["damaged"].values():
+        say(problem)
+    if about["diverged"]:
+        out_console.print(f"diverged: {about['diverged']}", highlight=False)
+    if about["metrics"] and about["metrics"]["results"]:
+        try:
+            print_numbers(the_run, about["metrics"]["results"], "metrics.json")
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise SelfcalError(
+                f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
+            ) from None
+
+
+def table_of(about: dict[str, Any], roles: set[str]) -> Table:
+    """A line for each thing a run is made of; settings of networks that it has not are left out."""
+    from selfcal.core.settings import NETWORKS
+
     data = about["data"]
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_row("method", about["method"])
@@ -127,26 +143,13 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
         f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}",
     )
     table.add_row("labels", f"{about['labels']} ({about['labelled']} seen), seed {about['seed']}")
-    for network, wanted in about["steps"].items():
+    for network, steps in about["steps"].items():
         sha = about["weights_sha256"].get(network, "")
-        table.add_row(network, f"step {about['step'].get(network, 0)} of {wanted}   {sha[:16]}")
-    unused = set(NETWORKS) - {stage.role for stage in opened.stages}
+        table.add_row(network, f"step {about['step'].get(network, 0)} of {steps}   {sha[:16]}")
     for section, values in about["settings"].items():
-        if section in unused:
-            continue
-        table.add_row(section, settings_in_words(values))
-    out_console.print(table)
-    for problem in about["damaged"].values():
-        out_console.print(problem, highlight=False, soft_wrap=True)
-    if about["diverged"]:
-        out_console.print(f"diverged: {about['diverged']}", highlight=False)
-    if about["metrics"] and about["metrics"]["results"]:
-        try:
-            print_results(out_console, about["metrics"]["results"], "metrics.json")
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise SelfcalError(
-                f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
-            ) from None
+        if section not in set(NETWORKS) - roles:
+            table.add_row(section, settings_in_words(values))
+    return table
 
 
 def settings_in_words(values: dict[str, Any]) -> str:
@@ -156,10 +159,3 @@ def settings_in_words(values: dict[str, Any]) -> str:
 
         return f"adopted: {in_words(values['adopted'])}"
     return "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict))
-
-
-def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:
-    if text is None:
-        return None
-    asked = list(paper) if text == "paper" else [number(s, "--scales") for s in text.split(",")]
-    return list(dict.fromkeys(asked))

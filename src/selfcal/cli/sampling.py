@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from selfcal.cli.terminal import Options, Whole, app, numbers, out_console
+from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole
+from selfcal.cli.terminal import app, say
 from selfcal.core.errors import SelfcalError
+
+if TYPE_CHECKING:
+    from selfcal.diffusion.samples import Samples
 
 
 @app.command
 def sample(
-    run: Path,
+    run: FinishedRun,
     /,
     *,
     classes: str | None = None,
     count: Whole = 64,
     scale: float | None = None,
-    sampler: str | None = None,
-    steps: Whole | None = None,
-    guide: str | None = None,
-    option: Options = None,
+    sampling: Sampling = USUAL,
     seed: Whole = 0,
     out: Path | None = None,
 ) -> None:
@@ -30,79 +32,40 @@ def sample(
 
     Parameters
     ----------
-    run
-        A finished run directory.
     classes
         Class names separated by commas; all of them if left out.
     count
         Images in all, spread evenly over the classes.
     scale
         Strength of the guidance: λ of a classifier (1 if left out), or w of classifier-free guidance (0 if left out).
-    sampler
-        pc (the paper's), euler, heun, dpm++2m or dpm++2m-sde (the default).
-    steps
-        Steps of the sampler, instead of its own number.
-    guide
-        Instead of the method's: unconditional, classifier-only or classifier-only-unconditional.
-    option
-        An option of the sampler as key=value: snr (pc), churn (heun), eta (dpm++2m-sde).
     seed
         The same seed gives the same images.
     out
         A name ending in .npz, or a folder for PNGs by class; RUN/samples if left out.
     """
-    from selfcal.report.pictures import sample_grid
     from selfcal.run import load
 
-    opened = load(run)
-    target = out or opened.path / "samples"
-    picture = target.with_suffix(".png") if target.suffix == ".npz" else target / "grid.png"
+    the_run, choices = load(run), sampling.choices()
+    target = out or the_run.path / "samples"
     check_free(target, ours=out is None)
-    made = opened.sample(
-        classes=None if classes is None else opened.classes_named(classes),
-        count=count,
-        scale=scale,
-        sampler=sampler,
-        steps=steps,
-        guide=guide,
-        seed=seed,
-        show_progress=True,
-        **numbers(option),
-    )
+    names = None if classes is None else the_run.classes_named(classes)
+    samples = the_run.sample(names, count, scale, seed=seed, show_progress=True, **choices)
     if out is None:
         shutil.rmtree(target, ignore_errors=True)  # the run's own folder: the newest samples replace the last
-    made.save(target)
-    shown = ""
-    if made.x.ndim == 4:
-        sample_grid(made).save(picture)
-        shown = f", a grid in {picture}"
-    out_console.print(f"{len(made)} samples in {target}{shown}", soft_wrap=True, highlight=False)
+    samples.save(target)
+    say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")
 
 
-@app.command
-def export(run: Path, /, *, out: Path) -> None:
-    """Write a finished run as a diffusers pipeline that loads without selfcal.
+def write_grid(samples: Samples, target: Path) -> str:
+    """A picture beside the samples, and where it is, in words; points have none."""
+    from selfcal.core.files import write_bytes
+    from selfcal.report.pictures import png, sample_grid
 
-    Example: selfcal export runs/adopted --out pipeline/
-
-    Parameters
-    ----------
-    run
-        A finished run directory.
-    out
-        The folder to make. In Python: DiffusionPipeline.from_pretrained(folder, trust_remote_code=True), then
-        pipe(class_labels=[3, 5], guidance_scale=2.0).
-    """
-    from selfcal.interop.export import export as write_pipeline
-    from selfcal.run import load
-
-    write_pipeline(load(run), out)
-    out_console.print(
-        f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)",
-        soft_wrap=True,
-        highlight=False,
-        markup=False,
-    )
+    if samples.x.ndim != 4:
+        return ""
+    file = target.with_suffix(".png") if target.suffix == ".npz" else target / "grid.png"
+    write_bytes(file, png(sample_grid(samples.x.numpy(), samples.y.numpy())))
+    return f", a grid in {file}"
 
 
 def check_free(target: Path, ours: bool) -> None:
@@ -114,3 +77,22 @@ def check_free(target: Path, ours: bool) -> None:
     for parent in [target, *target.parents] if target.suffix != ".npz" else target.parents:
         if parent.is_file():
             raise SelfcalError(f"{parent} is a file, not a folder; give --out another name")
+
+
+@app.command
+def export(run: FinishedRun, /, *, out: Path) -> None:
+    """Write a finished run as a diffusers pipeline that loads without selfcal.
+
+    Example: selfcal export runs/adopted --out pipeline/
+
+    Parameters
+    ----------
+    out
+        The folder to make. In Python: DiffusionPipeline.from_pretrained(folder, trust_remote_code=True), then
+        pipe(class_labels=[3, 5], guidance_scale=2.0).
+    """
+    from selfcal.interop.export import export as write_pipeline
+    from selfcal.run import load
+
+    write_pipeline(load(run), out)
+    say(f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from selfcal.core.errors import SelfcalError
 
@@ -24,25 +27,40 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Onto the disk itself before this returns; some disks only say at fsync that they are full."""
+def write_in_place(path: Path, content: bytes) -> None:
+    """Onto the disk itself before this returns; some disks only say at fsync that they are full.
+
+    For files whose folder has no name yet; all others are written by `write_bytes`.
+    """
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
 
 
-def write_text(path: Path, text: str) -> None:
-    """Atomically: readers see the old file or the new one, never half of it."""
+def write_bytes(path: Path, content: bytes) -> None:
+    """Durably, too: readers see the old file or the new one, never half of it."""
     beside = path.with_name(f".{path.name}.writing")
     try:
-        write_bytes(beside, text.encode("utf-8"))
+        write_in_place(beside, content)
         beside.rename(path)
     except OSError:
         with suppress(OSError):
             beside.unlink(missing_ok=True)  # half a file is of no use, and on a full disk in the way
         raise
     sync(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """As `write_bytes`."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """A compressed .npz, as `write_bytes`."""
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    write_bytes(path, stream.getvalue())
 
 
 def write_json(path: Path, value: Any) -> None:

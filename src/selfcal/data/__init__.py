@@ -11,7 +11,6 @@ from selfcal.data import arrays, cifar, digits, folder, idx, moons
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import reveal
 from selfcal.data.pool import Pool
-from selfcal.diffusion.scores import UNLABELED
 
 __all__ = ["SOURCES", "Dataset", "Pool", "load_data", "reveal"]
 

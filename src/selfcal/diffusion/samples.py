@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.files import write_arrays
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Samples:
         path = Path(path)
         if path.suffix == ".npz":
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez_compressed(path, x=self.x.numpy(), y=self.y.numpy(), classes=np.array(self.classes))
+            write_arrays(path, {"x": self.x.numpy(), "y": self.y.numpy(), "classes": np.array(self.classes)})
             return
         if self.x.ndim != 4:
             raise SelfcalError(f"points cannot be saved as images; give --out a name that ends in .npz, not {path}")

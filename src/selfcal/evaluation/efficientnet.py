@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.training.checkpoint import file_sha256
+from selfcal.core.files import file_sha256
 
 SIDE = (
     96  # pixels; for 32×32 images a linear classifier on these features is as good as on those of 224, at 1/7 the work

@@ -6,17 +6,17 @@ Every result names its extractor and its hash, since numbers from different ones
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, unknown
+from selfcal.core.files import write_bytes
 from selfcal.core.progress import bar
 from selfcal.data import Dataset
 from selfcal.diffusion.scores import UNLABELED
@@ -153,9 +153,7 @@ def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Te
             tick(len(part), "")
     features = torch.cat(parts)
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    save_file({"features": features}, beside)
-    beside.rename(file)
+    write_bytes(file, save({"features": features}))
     return features
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.training.checkpoint import file_sha256
+from selfcal.core.files import file_sha256
 
 PAGE = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from selfcal.core.files import file_sha256, write_bytes
 from selfcal.core.progress import bar
 from selfcal.data import Dataset, load_data
 from selfcal.diffusion.scores import UNLABELED
-from selfcal.training.checkpoint import file_sha256
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128
@@ -90,9 +90,7 @@ def _read(judge: Judge, file: Path) -> Judge:
 
 
 def _write(judge: Judge, file: Path) -> None:
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    save_file(judge.state_dict(), beside)
-    beside.rename(file)
+    write_bytes(file, save(judge.state_dict()))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from importlib import resources
+from pathlib import Path
 
+from selfcal.core.files import read_json
 from selfcal.methods.stage import Stage
 
 FILE = "step_costs.json"
@@ -12,7 +12,7 @@ FILE = "step_costs.json"
 
 def measured() -> dict[str, float]:
     """{"cg-jem · classifier": 20.4, …}; 1 is a cross-entropy step of the same network and batch."""
-    costs: dict[str, float] = json.loads((resources.files("selfcal.experiments") / FILE).read_text("utf-8"))["costs"]
+    costs: dict[str, float] = read_json(Path(__file__).with_name(FILE))["costs"]
     return costs
 
 

@@ -5,19 +5,98 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
-from typing import Any
+from contextlib import contextmanager
+from multiprocessing import connection, get_context, parent_process
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from selfcal.core import progress
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
-def start(threads: int = 1) -> None:
+
+class Workers(Generic[Task]):
+    """`with Workers(2) as workers: workers.start(task, function, *arguments)`; leaving the block stops them at once.
+
+    A worker that dies is replaced by the next task's, and its own task's future holds the error.
+    """
+
+    def __init__(self, jobs: int, threads: int = 1) -> None:
+        self.threads = threads
+        self.free = [self._new() for _ in range(jobs)]  # a process begins with its first task
+        self.busy: dict[Future[Any], tuple[ProcessPoolExecutor, Task]] = {}
+
+    def __enter__(self) -> Workers[Task]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in [*self.free, *(process for process, _ in self.busy.values())]:
+            _stop(process)
+
+    @property
+    def has_room(self) -> bool:
+        return bool(self.free)
+
+    def start(self, task: Task, function: Callable[..., Any], *arguments: Any) -> None:
+        """In a free process; there must be one."""
+        process = self.free.pop()
+        try:
+            future = process.submit(function, *arguments)
+        except BrokenProcessPool:
+            process = self._new()
+            future = process.submit(function, *arguments)
+        self.busy[future] = process, task
+
+    def ended(self, timeout: float | None = None) -> Iterator[tuple[Task, Future[Any]]]:
+        """Tasks that are done, as soon as there is one; none if the time is over first."""
+        for future in wait(self.busy, timeout, FIRST_COMPLETED)[0]:
+            process, task = self.busy.pop(future)
+            self.free.append(process)
+            yield task, future
+
+    def _new(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(self.threads,))
+
+
+def side_by_side(function: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Result]]:
+    """Each task with its result, as they come in, from `jobs` processes; with one job, from this one.
+
+    One thread each, so that the numbers do not depend on the number of cores.
+    """
+    if jobs == 1 or len(tasks) <= 1:
+        with one_thread():
+            yield from ((task, function(task)) for task in tasks)
+        return
+    waiting = deque(tasks)
+    with Workers[Task](min(jobs, len(tasks))) as workers:
+        while waiting or workers.busy:
+            while waiting and workers.has_room:
+                workers.start(waiting[0], function, waiting.popleft())
+            for task, future in workers.ended():
+                yield task, future.result()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread meanwhile, in this process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _begin(threads: int) -> None:
     """How a worker begins: few threads, plain lines, and it never outlives the process that started it."""
     torch.set_num_threads(threads)
     progress.lines_only()
@@ -29,29 +108,12 @@ def _leave_with_parent() -> None:
     """A killed parent cannot stop its workers, and two writers in one folder would spoil it."""
     parent = parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        connection.wait([parent.sentinel])
         os._exit(1)
 
 
-class Slot:
-    """One worker process; if it dies, the next task gets a new one."""
-
-    def __init__(self, threads: int = 1) -> None:
-        self.threads = threads
-        self.pool = self._new()
-
-    def _new(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, get_context("spawn"), initializer=start, initargs=(self.threads,))
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        try:
-            return self.pool.submit(function, *arguments)
-        except BrokenProcessPool:
-            self.pool = self._new()
-            return self.pool.submit(function, *arguments)
-
-    def stop(self) -> None:
-        """At once, whatever it is doing."""
-        for process in list((self.pool._processes or {}).values()):
-            process.kill()
-        self.pool.shutdown(wait=True, cancel_futures=True)
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """At once, whatever it is doing."""
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+    pool.shutdown(wait=True, cancel_futures=True)

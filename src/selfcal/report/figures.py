@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import io
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from selfcal.experiments.compare.summary import LOWER_IS_BETTER, Summary
-from selfcal.methods.table import METHODS
+from selfcal.report.columns import COLUMNS, Column
 
 COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}
 OTHERS = ["#2563eb", "#059669", "#7c3aed", "#b45309", "#0e7490", "#be185d"]
-
-LINES = [  # for as many methods as there are; with a marker each, so that no one has to tell colours apart
-    "#8a8f98", "#2563eb", "#0e7490", "#7c3aed", "#be185d", "#92400e", "#ea9a3e", "#c2410c",
-    "#111827", "#4b5563", "#059669", "#dc2626", "#65a30d",
-]  # fmt: skip
-MARKERS = "osv^<>DdPXph*"
-
-
-def line(method: str) -> dict[str, Any]:
-    """How a method is drawn among many: the same in every figure."""
-    position = list(METHODS).index(method)
-    colour = COLOURS.get(method, LINES[position % len(LINES)])
-    return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": method}
 
 
 def colour(method: str, position: int = 0) -> str:
@@ -54,24 +38,18 @@ def panel(columns: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
-def metric_over_scale(results: Iterable[Mapping[str, Any]], metric: str, label: str) -> str:
+def metric_over_scale(results: Iterable[Mapping[str, Any]], column: Column) -> str:
     """A metric against λ, a line per method, the chosen λ marked."""
     results = list(results)
     figure, (axes,) = panel()
     for i, method in enumerate(dict.fromkeys(r["method"] for r in results)):
-        mine = [r for r in results if r["method"] == method]
-        axes.plot(
-            [r["scale"] for r in mine],
-            [r[metric] for r in mine],
-            "o-",
-            ms=4,
-            color=colour(method, i),
-            label=method,
-        )
-        best = next(r for r in mine if r["chosen"])
-        axes.plot(best["scale"], best[metric], "*", ms=14, color=colour(method, i))
+        curve = [r for r in results if r["method"] == method]
+        values = [r[column.key] for r in curve]
+        axes.plot([r["scale"] for r in curve], values, "o-", ms=4, color=colour(method, i), label=method)
+        best = next(r for r in curve if r["chosen"])
+        axes.plot(best["scale"], best[column.key], "*", ms=14, color=colour(method, i))
     axes.set_xlabel("guidance scale λ")
-    axes.set_ylabel(label)
+    axes.set_ylabel(column.long_title)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     return svg(figure)
@@ -86,16 +64,15 @@ def guidance_curve(results: Iterable[Mapping[str, Any]]) -> str:
     left.plot(best["coverage"], best["density"], "*", ms=14, color=OTHERS[0])
     for r in results:
         left.annotate(f"{r['scale']:g}", (r["coverage"], r["density"]), xytext=(4, 4), textcoords="offset points")
-    left.set_xlabel("coverage")
-    left.set_ylabel("density")
-    known = [r for r in results if r["intra_fid"] is not None]
-    right.plot(
-        [r["scale"] for r in known], [r["intra_fid"] for r in known], "o-", ms=4, color=OTHERS[0], label="reported"
-    )
-    chosen_on = [r["selection_intra_fid"] for r in known]
-    right.plot([r["scale"] for r in known], chosen_on, "x:", color=COLOURS["cg"], label="samples λ was chosen on")
+    left.set_xlabel(COLUMNS["coverage"].name)
+    left.set_ylabel(COLUMNS["density"].name)
+    curve = [r for r in results if r["intra_fid"] is not None]
+    scales, distances = [r["scale"] for r in curve], [r["intra_fid"] for r in curve]
+    right.plot(scales, distances, "o-", ms=4, color=OTHERS[0], label="reported")
+    selection = [r["selection_intra_fid"] for r in curve]
+    right.plot(scales, selection, "x:", color=COLOURS["cg"], label="samples λ was chosen on")
     right.set_xlabel("guidance scale λ")
-    right.set_ylabel("intra-FID")
+    right.set_ylabel(COLUMNS["intra_fid"].name)
     right.legend(frameon=False)
     return svg(figure)
 
@@ -113,67 +90,4 @@ def guide_over_sigma(guides: Mapping[str, list[Mapping[str, float]]]) -> str:
         axes.set_xlabel("noise σ")
         axes.set_ylim(0, 1)
     left.legend(frameon=False)
-    return svg(figure)
-
-
-def metric_over_labels(summary: Summary, metrics: Mapping[str, str], methods: Sequence[str]) -> str:
-    """The paper's figure: metrics against the number of labels, a line per method, 95 % intervals as bars."""
-    figure, axes = panel(len(metrics))
-    for a, metric in zip(axes, metrics, strict=True):
-        for i, method in enumerate(methods):
-            found = [(summary.labelled[y], e) for y in summary.labels if (e := summary.estimate(method, y, metric))]
-            if not found:
-                continue
-            shift = 1 + 0.03 * (i - len(methods) / 2)  # so that bars at one number of labels can be told apart
-            x, y = [n * shift for n, _ in found], [e.mean for _, e in found]
-            a.errorbar(x, y, yerr=[e.reach or 0 for _, e in found], elinewidth=0.8, **line(method))
-        counts = sorted(summary.labelled.values())
-        a.set_xscale("log")
-        a.set_xticks(counts, [str(n) for n in counts])
-        a.minorticks_off()
-    return finished(figure, axes, metrics, "labelled images")
-
-
-def curves_over_scale(outcomes: Sequence[Mapping[str, Any]], metrics: Mapping[str, str], methods: Sequence[str]) -> str:
-    """Metrics against λ on the samples it was chosen on, means over seeds, a line per method."""
-    figure, axes = panel(len(metrics))
-    for method in methods:
-        rows = [row for o in outcomes if o["method"] == method for row in o.get("selection", ())]
-        scales = sorted({row["scale"] for row in rows})
-        for a, metric in zip(axes, metrics, strict=True):
-            known = {s: [r[metric] for r in rows if r["scale"] == s and r[metric] is not None] for s in scales}
-            points = [(s, statistics.fmean(values)) for s, values in known.items() if values]
-            if points:
-                a.plot(*zip(*points, strict=True), **line(method))
-    return finished(figure, axes, metrics, "guidance scale λ")
-
-
-def plain_numbers(value: float, position: float) -> str:
-    """ "600" rather than "6 × 10²"."""
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-
-def finished(figure: Figure, axes: Sequence[Axes], metrics: Mapping[str, str], below: str) -> str:
-    """Titles, scales and one legend for a row of panels, a metric each."""
-    for a, (metric, title) in zip(axes, metrics.items(), strict=True):
-        a.set_xlabel(below)
-        a.set_title(title)
-        if metric in LOWER_IS_BETTER:
-            a.set_yscale("log")
-            for axis_labels in (a.yaxis.set_major_formatter, a.yaxis.set_minor_formatter):
-                axis_labels(plain_numbers)
-            a.tick_params(axis="y", which="minor", labelsize=7)
-    lines = {label: line for a in axes for line, label in zip(*a.get_legend_handles_labels(), strict=True)}
-    figure.legend(lines.values(), lines, loc="outside lower center", ncols=5, frameon=False)
-    return svg(figure)
-
-
-def scatter(x: np.ndarray, y: np.ndarray) -> str:
-    """Points by class."""
-    figure = Figure(figsize=(2.6, 2.0), layout="constrained")
-    axes = figure.add_subplot()
-    for c in np.unique(y):
-        axes.plot(*x[y == c].T[:2], ".", ms=2, color=LINES[int(c) % len(LINES)])
-    axes.set_aspect("equal")
-    axes.tick_params(labelsize=7)
     return svg(figure)

@@ -8,15 +8,13 @@ import io
 import numpy as np
 from PIL import Image
 
-from selfcal.diffusion.generator import Samples
-
 RED = (214, 40, 40)
 
 
-def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray | None = None) -> Image.Image:
+def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, frames: np.ndarray | None = None) -> Image.Image:
     """(rows, columns, C, H, W) in [−1, 1] -> one picture, pixels enlarged without smoothing.
 
-    marked (rows, columns): images that get a red frame.
+    frames (rows, columns): whether an image gets a red one.
     """
     rows, columns, _, height, width = images.shape
     pixels = ((np.clip(images, -1, 1) + 1) * 127.5).round().astype(np.uint8)
@@ -26,34 +24,35 @@ def grid(images: np.ndarray, enlarge: int = 4, gap: int = 3, marked: np.ndarray 
     for r in range(rows):
         for c in range(columns):
             top, left = gap + r * height, gap + c * width
-            if marked is not None and marked[r, c]:
+            if frames is not None and frames[r, c]:
                 canvas[top - gap : top + height, left - gap : left + width] = RED
             canvas[top : top + height - gap, left : left + width - gap] = pixels[r, c].transpose(1, 2, 0)
     return Image.fromarray(canvas)
 
 
-def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = 10) -> np.ndarray:
+def first_of_each_class(x: np.ndarray, y: np.ndarray, count: int = 10, blank: float = -1) -> np.ndarray:
     """(K, count, C, H, W): not picked, the first ones; blank where a class has fewer."""
     rows = []
     for c in np.unique(y):
-        mine = x[y == c][:count]
-        blank = np.full((count - len(mine), *x.shape[1:]), -1, dtype=x.dtype)
-        rows.append(np.concatenate([mine, blank]))
+        images = x[y == c][:count]
+        rest = np.full((count - len(images), *x.shape[1:]), blank, dtype=x.dtype)
+        rows.append(np.concatenate([images, rest]))
     return np.stack(rows)
 
 
-def sample_grid(samples: Samples, most: int = 16) -> Image.Image:
+def sample_grid(x: np.ndarray, y: np.ndarray, most: int = 16) -> Image.Image:
     """One row per class, at most `most` columns."""
-    rows = [samples.x[samples.y == c][:most] for c in samples.y.unique()]
-    longest = max(len(r) for r in rows)
-    blank = samples.x.new_ones((len(rows), longest, *samples.x.shape[1:]))
-    for i, row in enumerate(rows):
-        blank[i, : len(row)] = row
-    enlarge = max(1, 64 // samples.x.shape[-1])
-    return grid(blank.numpy(), enlarge=enlarge)
+    longest = int(np.unique(y, return_counts=True)[1].max())
+    images = first_of_each_class(x, y, min(longest, most), blank=1)
+    return grid(images, enlarge=max(1, 64 // x.shape[-1]))
 
 
-def data_uri(image: Image.Image) -> str:
+def png(image: Image.Image) -> bytes:
     stream = io.BytesIO()
     image.save(stream, format="PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(stream.getvalue()).decode()
+    return stream.getvalue()
+
+
+def data_uri(content: bytes) -> str:
+    """A PNG for a page that opens offline."""
+    return "data:image/png;base64," + base64.b64encode(content).decode()

@@ -1,4 +1,4 @@
-"""Results as tables on the terminal."""
+"""Results of a run as a table on the terminal."""
 
 from __future__ import annotations
 
@@ -8,54 +8,54 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from selfcal.methods.table import find
 from selfcal.metrics import check_comparable
-
-COLUMNS = {  # key of a result: its head
-    "intra_fid": "intra\nFID",
-    "fid": "\nFID",
-    "density": "\nden",
-    "coverage": "\ncov",
-    "intra_density": "intra\nden",
-    "intra_coverage": "intra\ncov",
-    "accuracy": "gen.\nacc",
-    "ece": "guide\nECE",
-}
+from selfcal.report.columns import COLUMNS, EVALUATION
 
 
-def print_results(console: Console, results: list[dict[str, Any]], title: str) -> None:
-    """A row per result, if all were measured alike; what they mean below. * marks the chosen λ."""
+def print_results(console: Console, results: list[dict[str, Any]], title: str, strength: str = "λ") -> None:
+    """A row per result, if all were measured alike; what they mean below. * marks the chosen λ.
+
+    strength: what the guidance scale is called, λ or (of classifier-free guidance) w.
+    """
     check_comparable(results)
-    strength = "λ" if find(results[0]["method"]).guide == "classifier" else "w"  # of classifier-free guidance
     table = Table(title=escape(title), box=None, padding=(0, 1))
-    distance = results[0].get("distance", "FID")
     for head in ("\nmethod", f"\n{strength}"):
         table.add_column(head, no_wrap=True)
-    for head in COLUMNS.values():  # a longer name than FID is explained below: a terminal is narrow
-        table.add_column(head if distance == "FID" else head.replace("FID", "FD"), justify="right", no_wrap=True)
+    for column in EVALUATION:  # a longer name than FID is explained below: a terminal is narrow
+        head = column.narrow if distance(results[0]) == "FID" else column.narrow.replace("FID", "FD")
+        table.add_column(head, justify="right", no_wrap=True)
     for r in results:
-        cells = ["–" if r[c] is None else f"{r[c]:.1f}" if "fid" in c else f"{r[c]:.3f}" for c in COLUMNS]
+        cells = [column.written(r.get(column.key)) for column in EVALUATION]
         cells[0] += reach(r)
         mark = " *" if r["chosen"] and len(results) > 1 else ""
         table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
     console.print(table)
-    r = results[0]
-    console.print(
+    console.print(meaning(results[0]), highlight=False)
+
+
+def meaning(r: dict[str, Any]) -> str:
+    """How the numbers were made: without it they compare with nothing."""
+    words = (
         f"{r['samples']} samples, {r['sampler']} with {r['evaluations']} evaluations, k={r['k']}, "
         f"features {r['features']} {r['features_sha256'][:12]}, reference: {r['reference']}"
-        + ("" if distance == "FID" else f", FD: {distance}")
-        + (", ±: 95 % interval" if r["intervals"] else "")
-        + (
-            ""
-            if r["intra_fid"] is not None
-            else f"; intra-metrics need more than the {r['reference_per_class']} known images of a class"
-        )
-        + ("; fewer than 2048 samples: distances are biased upwards" if r["biased"] else ""),
-        highlight=False,
     )
+    if distance(r) != "FID":
+        words += f", FD: {distance(r)}"
+    if r["intervals"]:
+        words += ", ±: 95 % interval"
+    if r["intra_fid"] is None:
+        words += f"; intra-metrics need more than the {r['reference_per_class']} known images of a class"
+    if r["biased"]:
+        words += "; fewer than 2048 samples: distances are biased upwards"
+    return words
+
+
+def distance(result: dict[str, Any]) -> str:
+    """What its Fréchet distance is called; only Inception's is an FID."""
+    return str(result.get("distance", "FID"))
 
 
 def reach(result: dict[str, Any]) -> str:
     """±half of the interval of the intra-FID, where there is one."""
-    found = (result["intervals"] or {}).get("intra_fid")
-    return "" if found is None else f" ±{(found[1] - found[0]) / 2:.1f}"
+    interval = (result["intervals"] or {}).get("intra_fid")
+    return "" if interval is None else f" ±{COLUMNS['intra_fid'].written((interval[1] - interval[0]) / 2)}"

@@ -21,7 +21,7 @@ from safetensors import torch as safetensors
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import file_sha256, read_json, reason, sync, write_bytes
+from selfcal.core.files import file_sha256, read_json, reason, sync, write_in_place
 
 GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
 MANIFEST = "manifest.json"
@@ -69,9 +69,9 @@ def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()
         for name, content in files.items():
-            write_bytes(beside / name, content)
+            write_in_place(beside / name, content)
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-        write_bytes(beside / MANIFEST, _manifest(hashes))  # of what was meant, not of what came to lie there
+        write_in_place(beside / MANIFEST, _manifest(hashes))  # of what was meant, not of what came to lie there
         sync(beside)
         if final.exists():
             remove(final)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Group
@@ -11,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from selfcal.core import progress
-from selfcal.experiments.compare.grid import Cell, Grid
+from selfcal.experiments.compare.grid import Grid
+from selfcal.experiments.compare.tasks import Task
 
 MARKS = {
     "done": "[green]●[/]",
@@ -46,14 +48,16 @@ class Board:
         if self.live:
             self.live.stop()
 
-    def finished(self, cell: Cell, seconds_left: float | None) -> None:
-        self.states[cell], self.left = cell.state(self.grid.out), seconds_left
-        if self.visible and not self.live:
-            progress.console.print(
-                f"{cell.name}: {self.states[cell]} · {self.summary()}", highlight=False, soft_wrap=True
-            )
+    def finished(self, task: Task, seconds_left: float | None) -> None:
+        """A cell's mark and line; a score model has neither."""
+        self.left = seconds_left
+        for cell in [c for c in self.states if c == task]:
+            self.states[cell] = cell.state(self.grid.out)
+            if self.visible and not self.live:
+                words = f"{cell.name}: {self.states[cell]} · {self.summary()}"
+                progress.console.print(words, highlight=False, soft_wrap=True)
 
-    def show(self, running: list[Cell | int], seconds_left: float | None) -> None:
+    def show(self, running: Sequence[Task], seconds_left: float | None) -> None:
         self.left = seconds_left
         if self.live:
             self.live.update(self.picture(running), refresh=True)
@@ -64,29 +68,27 @@ class Board:
         left = f", about {in_words(self.left)} left" if self.left else ""
         return f"{count('done')} of {len(self.states)} cells done{lost}{left}"
 
-    def picture(self, running: list[Cell | int]) -> Group:
+    def picture(self, running: Sequence[Task]) -> Group:
         labels = list(dict.fromkeys(c.labels for c in self.states))
         table = Table("method", *labels, box=None, padding=(0, 2))
         for method in dict.fromkeys(c.method for c in self.states):
             marks = []
             for y in labels:
-                mine = sorted(c for c in self.states if (c.method, c.labels) == (method, y))
-                marks.append("".join(MARKS["running" if c in running else self.states[c]] for c in mine))
+                cells = sorted(c for c in self.states if (c.method, c.labels) == (method, y))
+                marks.append("".join(MARKS["running" if c in running else self.states[c]] for c in cells))
             table.add_row(method, *marks)
         lines = [Text(f"running: {self.doing(task)}") for task in running]
         return Group(table, *lines, Text(self.summary()))
 
-    def doing(self, task: Cell | int) -> str:
-        """The cell and the last line of its log."""
-        name = task.name if isinstance(task, Cell) else f"score model · seed {task}"
-        folder = task.run(self.grid.out) if isinstance(task, Cell) else self.grid.score_run(task)
+    def doing(self, task: Task) -> str:
+        """The task and the last line of its log."""
         try:
-            with (folder / "log.jsonl").open("rb") as log:
+            with (task.run(self.grid.out) / "log.jsonl").open("rb") as log:
                 log.seek(max(0, log.seek(0, 2) - 1000))
                 last = json.loads(log.read().splitlines()[-1])
-            return f"{name} · {last['network']} step {last['step']}"
+            return f"{task.name} · {last['network']} step {last['step']}"
         except (OSError, ValueError, IndexError, KeyError):
-            return name
+            return task.name
 
 
 def in_words(seconds: float) -> str:

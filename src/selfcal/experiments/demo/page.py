@@ -2,53 +2,61 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL.Image import Image
 
+from selfcal.core.files import read_json, write_text
 from selfcal.metrics import check_comparable
+from selfcal.report.columns import COLUMNS, DEMO
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
 from selfcal.report.page import render
-from selfcal.report.pictures import data_uri, grid
+from selfcal.report.pictures import data_uri, grid, png
 
 TITLES = {"cg": "CG, plain guidance", "cg-sc-all": "CG-SC-all, self-calibrated"}
 
 
 def write_page(out: Path) -> Path:
     """report.html from results.json, guides.json and pictures.npz."""
-    results = json.loads((out / "results.json").read_text("utf-8"))
+    results = read_json(out / "results.json")
     check_comparable(results)
-    extra = json.loads((out / "guides.json").read_text("utf-8"))
+    extra = read_json(out / "guides.json")
     with np.load(out / "pictures.npz", allow_pickle=False) as archive:
-        pictures = {name: archive[name] for name in archive.files}
+        images = {name: archive[name] for name in archive.files}
     best = {r["method"]: r for r in results if r["chosen"]}
     page = render(
         Path(__file__).with_name("demo.html"),
         best=best,
         first=next(iter(best.values())),
         titles=TITLES,
+        columns=DEMO,
         ratio=best["cg-sc-all"]["intra_fid"] / best["cg"]["intra_fid"],
         sentences=what_one_sees(best, extra["guides"]),
-        pictures={
-            "real": data_uri(grid(pictures["real"])),
-            "labelled": data_uri(grid(pictures["labelled"].swapaxes(0, 1))),
-            **{m: data_uri(grid(pictures[m], marked=pictures[f"{m} missed"])) for m in best},
-        },
-        labelled=first_labelled(pictures["labelled"]),
-        intra_fid=metric_over_scale(results, "intra_fid", "intra-FID (lower is better)"),
-        accuracy=metric_over_scale(results, "accuracy", "generation accuracy"),
+        pictures={name: data_uri(png(picture)) for name, picture in pictures(images, list(best)).items()},
+        labelled=count_images(images["labelled"]),
+        intra_fid=metric_over_scale(results, COLUMNS["intra_fid"]),
+        accuracy=metric_over_scale(results, COLUMNS["accuracy"]),
         guides=guide_over_sigma(extra["guides"]),
         seconds=extra["seconds"],
     )
     file = out / "report.html"
-    file.write_text(page, encoding="utf-8")
+    write_text(file, page)
     return file
 
 
-def first_labelled(images: np.ndarray) -> int:
-    """How many labelled images the picture shows: those that are not blank."""
+def pictures(images: dict[str, np.ndarray], methods: list[str]) -> dict[str, Image]:
+    """Real and labelled images, and each method's samples with a red frame around those that missed their class."""
+    return {
+        "real": grid(images["real"]),
+        "labelled": grid(images["labelled"].swapaxes(0, 1)),
+        **{m: grid(images[m], frames=images[f"{m} missed"]) for m in methods},
+    }
+
+
+def count_images(images: np.ndarray) -> int:
+    """How many the picture shows: those that are not blank."""
     return int((images.reshape(*images.shape[:2], -1).max(-1) > -1).sum())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from selfcal.experiments.toy.table import title
+from selfcal.report.pictures import png
 
 RED, BLUE, GREY = "#c81e1e", "#1d4ed8", "#c9ced6"
 CLASS_COLOURS = (RED, BLUE)
 LIMITS = ((-12.5, 12.5), (-8.5, 8.5))
-PATHS_DRAWN = 40
+PATHS = 40
 
 Fields = Mapping[str, Mapping[str, np.ndarray]]
 """What every method left in its .npz, "truth" first."""
@@ -28,19 +28,19 @@ def bare(axes: Axes) -> Axes:
     return axes
 
 
-def save(figure: Figure, file: Path) -> None:
-    """As a PNG of 64 colours: a third of the size, and arrows in two colours need no more."""
+def as_png(figure: Figure) -> bytes:
+    """Of 64 colours: a third of the size, and arrows in two colours need no more."""
     stream = io.BytesIO()
     figure.savefig(stream, dpi=110)
     with Image.open(stream) as picture:
-        picture.convert("RGB").quantize(64).save(file, optimize=True)
+        return png(picture.convert("RGB").quantize(64))
 
 
 def dots(axes: Axes, points: np.ndarray, size: float, **look: Any) -> None:
     axes.scatter(points[:, 0], points[:, 1], size, **look)
 
 
-def draw_fields(fields: Fields, file: Path) -> None:
+def draw_fields(fields: Fields) -> bytes:
     """The data, then a column per method: gradients towards the red class above, towards the blue one below."""
     truth, columns = fields["truth"], len(fields)
     figure = Figure(figsize=(2.5 * (columns + 1), 3.9), layout="constrained")
@@ -52,37 +52,37 @@ def draw_fields(fields: Fields, file: Path) -> None:
             draw_arrows(axes, truth["grid"], arrays["field"][y], colour)
             if y == 0:
                 axes.set_title("ground truth" if method == "truth" else title(method), fontsize=11)
-    save(figure, file)
+    return as_png(figure)
 
 
 def draw_data(axes: Axes, truth: Mapping[str, np.ndarray]) -> None:
-    x, y, seen = truth["x"], truth["y"], truth["seen"]
+    x, y, y_seen = truth["x"], truth["y"], truth["seen"]
     for k, colour in enumerate(CLASS_COLOURS):
-        dots(axes, x[(y == k) & (seen < 0)], 1, color=colour, alpha=0.25, linewidths=0)
-        dots(axes, x[seen == k], 14, color=colour, edgecolors="black", linewidths=0.6)
-    axes.set_title(f"data, {(seen >= 0).sum()} labelled", fontsize=11)
+        dots(axes, x[(y == k) & (y_seen < 0)], 1, color=colour, alpha=0.25, linewidths=0)
+        dots(axes, x[y_seen == k], 14, color=colour, edgecolors="black", linewidths=0.6)
+    axes.set_title(f"data, {(y_seen >= 0).sum()} labelled", fontsize=11)
 
 
 def draw_arrows(axes: Axes, grid: np.ndarray, field: np.ndarray, colour: str) -> None:
     """Every second point of the grid. Lengths are the square roots of the gradients', all panels alike:
     they span so much that true lengths would leave only a few arrows to see."""
-    shown = (np.round(grid * 2) % 2 == 0).all(-1)
-    v = field[shown]
+    every_second = (np.round(grid * 2) % 2 == 0).all(-1)
+    v = field[every_second]
     v = v / np.sqrt(np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12))
-    axes.quiver(*grid[shown].T, *v.T, color=colour, angles="xy", scale_units="xy", scale=1.6, width=0.005)
+    axes.quiver(*grid[every_second].T, *v.T, color=colour, angles="xy", scale_units="xy", scale=1.6, width=0.005)
 
 
-def draw_paths(fields: Fields, shares: Mapping[str, float], file: Path) -> None:
+def draw_paths(fields: Fields, shares: Mapping[str, float]) -> bytes:
     """A panel per method: the same noise, led to either class by each guide with the exact score and λ = 1."""
     truth = fields["truth"]
     figure = Figure(figsize=(3.1 * len(fields), 2.6), layout="constrained")
     for c, (method, arrays) in enumerate(fields.items(), start=1):
         axes = bare(figure.add_subplot(1, len(fields), c))
         dots(axes, truth["x"], 1, color=GREY, linewidths=0)
-        for i in range(PATHS_DRAWN):
+        for i in range(PATHS):
             path, colour = arrays["paths"][:, i], CLASS_COLOURS[i % len(CLASS_COLOURS)]
             axes.plot(*path.T, color=colour, lw=0.5, alpha=0.6)
             axes.plot(*path[-1], "o", ms=3, color=colour)
         name = "ground truth" if method == "truth" else title(method)
         axes.set_title(f"{name}: {shares[method]:.0%} reach their class", fontsize=10)
-    save(figure, file)
+    return as_png(figure)

@@ -6,7 +6,6 @@ sampled paths) it is the mixture's exact one, so that every error seen is the cl
 
 from __future__ import annotations
 
-import io
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -19,13 +18,14 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.files import write_arrays, write_json
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
 from selfcal.data import Pool, moons
 from selfcal.diffusion.guidance import classifier_guided
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import sample_euler
-from selfcal.diffusion.scores import UNLABELED, Logits, ScoreFn
+from selfcal.diffusion.scores import UNLABELED, Logits
 from selfcal.methods import table as methods
 from selfcal.methods.stage import Context
 from selfcal.metrics.gradients import (
@@ -35,8 +35,7 @@ from selfcal.metrics.gradients import (
     paper_grid,
     scaled_errors,
 )
-from selfcal.training.checkpoint import sync, write_json
-from selfcal.training.stage import Diverged, finite_losses, new_learner, steps_of
+from selfcal.training.stage import Batches, Diverged, finite_losses, new_learner, steps_of
 
 TRUTH = "truth"
 """The exact posterior, measured like a method: its errors must be none."""
@@ -69,31 +68,31 @@ class Task:
 
 
 def draw(labels: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(x, y, seen): i.i.d. points of this seed, of which the first `labels` show their class."""
+    """(x, y, y_seen): i.i.d. points of this seed, of which the first `labels` show their class."""
     x, y = moons.mixture().sample(moons.TRAIN, random_state(seed, "toy/data", 0))
-    seen = y.clone()
-    seen[labels:] = UNLABELED
-    if len(seen[:labels].unique()) < CLASSES:
+    y_seen = y.clone()
+    y_seen[labels:] = UNLABELED
+    if len(y_seen[:labels].unique()) < CLASSES:
         raise SelfcalError(f"seed {seed}: the {labels} labelled points are all of one class; raise --labels")
-    return x, y, seen
+    return x, y, y_seen
 
 
 def compete(task: Task) -> dict[str, Any]:
     """Train, measure, write the fields and then the result: a result file means that the task is done."""
-    began, worked = time.monotonic(), time.process_time()
-    x, y, seen = draw(task.labels, task.seed)
+    began, cpu_began = time.monotonic(), time.process_time()
+    x, y, y_seen = draw(task.labels, task.seed)
     about: dict[str, Any] = {"method": task.method, "seed": task.seed, "steps": task.steps, "diverged": None}
     try:
-        classifier, about["losses"] = learn(task, x, Pool(seen))
+        classifier, about["losses"] = learn(task, x, Pool(y_seen))
         numbers, arrays = measure(classifier, task)
         about |= numbers
     except Diverged as result:
         about["diverged"], arrays = result.report, {}
     about["seconds"] = round(time.monotonic() - began, 1)
-    about["cpu_seconds"] = round(time.process_time() - worked, 1)  # what it costs, however busy the machine is
+    about["cpu_seconds"] = round(time.process_time() - cpu_began, 1)  # what it costs, however busy the machine is
     task.folder.mkdir(parents=True, exist_ok=True)
     if task.method == TRUTH:
-        arrays |= {"x": x.numpy(), "y": y.numpy(), "seen": seen.numpy(), "grid": paper_grid().numpy()}
+        arrays |= {"x": x.numpy(), "y": y.numpy(), "seen": y_seen.numpy(), "grid": paper_grid().numpy()}
     write_arrays(task.fields, arrays)
     write_json(task.result, about)
     return about
@@ -107,9 +106,9 @@ def learn(task: Task, x: Tensor, pool: Pool) -> tuple[Logits, dict[str, float]]:
     (stage,) = (s for s in methods.find(task.method).stages(task.settings) if s.role == "classifier")
     context = Context(task.settings, pool.label_fraction, {"score": mixture.score})
     learner = new_learner(stage, task.settings, (2,), CLASSES, task.seed, Accelerator())
-    losses: dict[str, float] = {}
+    objective, batches, losses = stage.objective(context), Batches(x, pool), dict[str, float]()
     with torch.random.fork_rng(devices=[]):
-        for step in steps_of(stage, learner, context, x, pool, task.seed):
+        for step in steps_of(stage, learner, objective, context, batches, task.seed):
             if step.number % task.settings.run.log_every == 0 or step.number == task.steps:
                 losses = finite_losses(stage.name, step)
     return learner.average.module.cpu().eval().requires_grad_(False), losses
@@ -146,26 +145,16 @@ def truth_at(sigma: float) -> tuple[Tensor, Tensor]:
 def guided_paths(classifier: Logits, noise: Noise, seed: int) -> tuple[Tensor, float]:
     """Where the probability flow takes the same noise under this guide at λ = 1, (steps + 1, PATHS, 2), classes
     alternating; and the share of ends that the exact posterior gives to the wanted class."""
-    mixture, seen = moons.mixture(), []
+    mixture, points = moons.mixture(), list[Tensor]()
     start = noise.sigma_max * torch.randn(PATHS, 2, generator=random_state(seed, "toy/paths", 0))
     y = torch.arange(PATHS) % CLASSES
 
-    def recorded(score: ScoreFn) -> ScoreFn:
-        def same(x: Tensor, sigma: Tensor) -> Tensor:
-            seen.append(x)
-            return score(x, sigma)
+    score = classifier_guided(mixture.score, classifier, y)
 
-        return same
+    def recording(x: Tensor, sigma: Tensor) -> Tensor:
+        points.append(x)
+        return score(x, sigma)
 
-    end = sample_euler(recorded(classifier_guided(mixture.score, classifier, y)), start, noise.karras(40))
+    end = sample_euler(recording, start, noise.karras(40))
     right = mixture.log_joint(end, torch.zeros(PATHS)).argmax(-1) == y
-    return torch.stack([*seen, end]), float(right.float().mean())
-
-
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Atomically, like `write_json`."""
-    stream, beside = io.BytesIO(), path.with_name(f".{path.name}.writing")
-    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-    beside.write_bytes(stream.getvalue())
-    sync(beside)
-    beside.rename(path)
+    return torch.stack([*points, end]), float(right.float().mean())

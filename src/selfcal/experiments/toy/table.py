@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -11,12 +12,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-COLUMNS = {  # key of a result: its head, lower is better, digits
-    "gradient_mse": ("Gradient MSE", True, 2),
-    "gradient_cs": ("Gradient CS", False, 3),
-    "cond_score_cs": ("Cond-Score CS", False, 3),
-    "direction_cs": ("Gradient CS, any length", False, 3),
-}
+from selfcal.report.columns import COLUMNS, GRADIENTS
+
 TITLES = {
     "truth": "exact posterior",
     "cg": "CG",
@@ -47,10 +44,9 @@ class Row:
     cells: dict[str, tuple[float, float, float]]  # (median, lower, upper quartile)
     scales: dict[str, float]  # median λ by column
 
-    def written(self, column: str) -> str:
-        digits = COLUMNS[column][2]
-        middle, low, high = self.cells[column]
-        return f"{middle:.{digits}f} ({low:.{digits}f}–{high:.{digits}f})"
+    def written(self, key: str) -> str:
+        middle, low, high = (COLUMNS[key].written(value) for value in self.cells[key])
+        return f"{middle} ({low}–{high})"
 
 
 def measured(report: dict[str, Any], method: str) -> list[dict[str, Any]]:
@@ -64,17 +60,15 @@ def methods_of(report: dict[str, Any]) -> list[str]:
 
 def rows(report: dict[str, Any]) -> list[Row]:
     """Rows in the order of the paper's table; a method that always diverged has none."""
-    found = []
+    table = []
     for method in methods_of(report):
-        mine = measured(report, method)
-        if not mine:
-            continue
-        for variant, (suffix, value) in VARIANTS.items():
+        results = measured(report, method)
+        for variant, (suffix, value) in VARIANTS.items() if results else ():
             if method == "truth" and variant != "plain":
                 continue  # nothing to gain
-            cells = {c: quartiles([value(r, c) for r in mine]) for c in COLUMNS}
-            found.append(Row(method, variant, title(method) + suffix, cells, median_scales(mine, variant)))
-    return found
+            cells = {c.key: quartiles([value(r, c.key) for r in results]) for c in GRADIENTS}
+            table.append(Row(method, variant, title(method) + suffix, cells, median_scales(results, variant)))
+    return table
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
@@ -84,94 +78,97 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
 
 def median_scales(results: list[dict[str, Any]], variant: str) -> dict[str, float]:
     if variant == "best":
-        return {c: median(r["best"][c]["scale"] for r in results) for c in COLUMNS}
+        return {c.key: median(r["best"][c.key]["scale"] for r in results) for c in GRADIENTS}
     one = 1.0 if variant == "plain" else median(r["one"]["scale"] for r in results)
-    return dict.fromkeys(COLUMNS, one)
+    return {c.key: one for c in GRADIENTS}
 
 
 def best_cells(table: list[Row]) -> set[tuple[str, str]]:
     """(label, column) of the best median in each column, the exact posterior aside."""
-    found = set()
     rivals = [r for r in table if r.method != "truth"]
-    for column, (_, lower, _) in COLUMNS.items():
-        medians = [r.cells[column][0] for r in rivals]
-        top = min(medians) if lower else max(medians)
-        found |= {(r.label, column) for r in rivals if r.cells[column][0] == top}
-    return found
+    tops = {c.key: c.best([r.cells[c.key][0] for r in rivals]) for c in GRADIENTS}
+    return {(r.label, key) for r in rivals for key, top in tops.items() if r.cells[key][0] == top}
 
 
 def wins(report: dict[str, Any], method: str, against: str, variant: str) -> dict[str, tuple[int, int]]:
     """column -> (seeds on which `method` is better than `against`, seeds on which both were measured)."""
     value = VARIANTS[variant][1]
-    mine, theirs = ({r["seed"]: r for r in measured(report, m)} for m in (method, against))
-    shared = sorted(mine.keys() & theirs.keys())
-    counts = {}
-    for column, (_, lower, _) in COLUMNS.items():
-        ahead = [value(theirs[s], column) - value(mine[s], column) for s in shared]
-        counts[column] = (sum(a > 0 if lower else a < 0 for a in ahead), len(shared))
-    return counts
+    ours, theirs = ({r["seed"]: r for r in measured(report, m)} for m in (method, against))
+    seeds = sorted(ours.keys() & theirs.keys())
+    leads = {c.key: [c.sign * (value(ours[s], c.key) - value(theirs[s], c.key)) for s in seeds] for c in GRADIENTS}
+    return {key: (sum(lead > 0 for lead in column), len(seeds)) for key, column in leads.items()}
+
+
+def markdown(report: dict[str, Any]) -> str:
+    table = rows(report)
+    heads = [c.title for c in GRADIENTS]
+    lines = ["| method | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    lines += [f"| {row.label} | " + " | ".join(marked(row, table, "**{}**")) + " |" for row in table]
+    return "\n".join([*lines, "", *(f"- {s}" for s in sentences(report))]) + "\n"
+
+
+def print_table(console: Console, report: dict[str, Any]) -> None:
+    lines, table = rows(report), Table("method", box=None, padding=(0, 1))
+    for column in GRADIENTS:
+        table.add_column(column.title, justify="right")
+    for row in lines:
+        table.add_row(row.label, *marked(row, lines, "[bold]{}[/]"))
+    console.print(table)
+    for sentence in sentences(report):
+        console.print(sentence, highlight=False)
+
+
+def marked(row: Row, table: list[Row], bold: str) -> list[str]:
+    """The cells of a row of the table, the best of a column in bold."""
+    best = best_cells(table)
+    return [(bold if (row.label, c.key) in best else "{}").format(row.written(c.key)) for c in GRADIENTS]
 
 
 def sentences(report: dict[str, Any]) -> list[str]:
     """What the table does not say: who wins how often, how long each was trained, who diverged, what λ means."""
     seeds = len({r["seed"] for r in report["results"]})
-    said = [
+    return [
         f"Medians (quartiles) over {seeds} seed{'s' if seeds > 1 else ''}; each seed draws its own "
         f"{report['examples']} points, of which {report['labels']} are labelled. Bold: the best median of a column, "
-        "the exact posterior aside."
+        "the exact posterior aside.",
+        *wins_in_words(report),
+        f"Training steps (and CPU seconds, median): {costs_in_words(report)}.",
+        *losses_in_words(report, seeds),
+        "“Best λ per column” is the paper's rule: λ is tuned against the truth, for each column anew. "
+        "“One λ” is the λ that minimises the gradient MSE, used in every column.",
+        "CG-DLSM's frozen score, and the score in Cond-Score CS, are the mixture's exact ones. In Gradient CS a "
+        "gradient shorter than 1e-8 counts as vanished (as presumably in the paper), so that even the exact posterior "
+        "stays below 1; the last column, not the paper's, compares directions however short the gradients are.",
     ]
-    rivals = [m for m in methods_of(report) if m not in ("truth", "cg")]
-    for method in rivals if measured(report, "cg") else []:
+
+
+def wins_in_words(report: dict[str, Any]) -> list[str]:
+    """Of each rival against plain guidance, where that was measured."""
+    rivals = [m for m in methods_of(report) if m not in ("truth", "cg")] if measured(report, "cg") else []
+    lines = []
+    for method in rivals:
         parts = []
         for variant, name in (("plain", "plain"), ("best", "best λ"), ("one", "one λ")):
             counts = wins(report, method, "cg", variant).values()
             parts.append(f"{name} {', '.join(f'{n}/{of}' for n, of in counts)}")
-        said.append(f"{title(method)} beats CG on so many seeds, column by column: {'; '.join(parts)}.")
-    said.append(
-        "Training steps (and CPU seconds, median): "
-        + ", ".join(
-            f"{title(m)} {mine[0]['steps']} ({median(r['cpu_seconds'] for r in mine):.0f} s)"
-            for m in methods_of(report)
-            if m != "truth" and (mine := measured(report, m))
-        )
-        + "."
+        lines.append(f"{title(method)} beats CG on so many seeds, column by column: {'; '.join(parts)}.")
+    return lines
+
+
+def costs_in_words(report: dict[str, Any]) -> str:
+    trainings = {m: measured(report, m) for m in methods_of(report) if m != "truth"}
+    return ", ".join(
+        f"{title(m)} {results[0]['steps']} ({median(r['cpu_seconds'] for r in results):.0f} s)"
+        for m, results in trainings.items()
+        if results
     )
-    for method in methods_of(report):
-        lost = sum(1 for r in report["results"] if r["method"] == method and r["diverged"])
-        if lost:
-            said.append(f"{title(method)} diverged on {lost} of {seeds} seeds, which its medians leave out.")
-    said.append(
-        "“Best λ per column” is the paper's rule: λ is tuned against the truth, for each column anew. "
-        "“One λ” is the λ that minimises the gradient MSE, used in every column."
-    )
-    said.append(
-        "CG-DLSM's frozen score, and the score in Cond-Score CS, are the mixture's exact ones. In Gradient CS a "
-        "gradient shorter than 1e-8 counts as vanished (as presumably in the paper), so that even the exact posterior "
-        "stays below 1; the last column, not the paper's, compares directions however short the gradients are."
-    )
-    return said
 
 
-def markdown(report: dict[str, Any]) -> str:
-    table = rows(report)
-    best = best_cells(table)
-    heads = [f"{head} {'↓' if lower else '↑'}" for head, lower, _ in COLUMNS.values()]
-    lines = ["| method | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    for row in table:
-        cells = [f"**{row.written(c)}**" if (row.label, c) in best else row.written(c) for c in COLUMNS]
-        lines.append(f"| {row.label} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(f"- {s}" for s in sentences(report))]) + "\n"
-
-
-def print_table(console: Console, report: dict[str, Any]) -> None:
-    table = Table("method", box=None, padding=(0, 1))
-    for head, lower, _ in COLUMNS.values():
-        table.add_column(f"{head} {'↓' if lower else '↑'}", justify="right")
-    shown = rows(report)
-    best = best_cells(shown)
-    for row in shown:
-        cells = [f"[bold]{row.written(c)}[/]" if (row.label, c) in best else row.written(c) for c in COLUMNS]
-        table.add_row(row.label, *cells)
-    console.print(table)
-    for sentence in sentences(report):
-        console.print(sentence, highlight=False)
+def losses_in_words(report: dict[str, Any], seeds: int) -> list[str]:
+    """Who diverged how often."""
+    lost = Counter(r["method"] for r in report["results"] if r["diverged"])
+    return [
+        f"{title(m)} diverged on {lost[m]} of {seeds} seeds, which its medians leave out."
+        for m in methods_of(report)
+        if lost[m]
+    ]

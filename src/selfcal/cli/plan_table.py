@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from selfcal.report.units import duration, scaled
 from selfcal.training.plan import Plan
 
 
@@ -22,28 +23,13 @@ def print_plan(console: Console, plan: Plan) -> None:
     table.add_row("seconds per step", *(f"{s.seconds:.3g}" for s in plan.stages))
     table.add_row("in all", *(duration(s.hours) for s in plan.stages))
     console.print(table, highlight=False)
-    seen = sum(s.steps * s.batch for s in plan.stages)
-    timed = ", ".join(f"{s.name} {s.timed_batch}" for s in plan.stages)
+    images = sum(s.steps * s.batch for s in plan.stages)
+    batches = ", ".join(f"{s.name} {s.timed_batch}" for s in plan.stages)
     console.print(
-        f"Training shows the networks {seen:,} images; sampling ({plan.sampler}) "
+        f"Training shows the networks {images:,} images; sampling ({plan.sampler}) "
         f"evaluates the guided score {plan.evaluations:,} times an image.\n"
         f"Time is for this machine, in all {duration(sum(s.hours for s in plan.stages))}, from steps timed on batches "
-        f"of: {timed}. Nothing was written.",
+        f"of: {batches}. Nothing was written.",
         soft_wrap=True,
         highlight=False,
     )
-
-
-def scaled(number: float) -> str:
-    """2.1e9 -> "2.1 G"."""
-    for exponent, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if number >= 10**exponent:
-            return f"{number / 10**exponent:.3g} {prefix}"
-    return f"{number:.3g} "
-
-
-def duration(hours: float) -> str:
-    for unit, size in (("days", 24.0), ("h", 1.0), ("min", 1 / 60)):
-        if hours >= 2 * size:
-            return f"{hours / size:,.1f} {unit}"
-    return f"{hours * 3600:.0f} s"

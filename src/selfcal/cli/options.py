@@ -1,0 +1,114 @@
+"""Options that several commands share, each defined once with its help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter, Token
+
+from selfcal.core.errors import SelfcalError
+
+
+def _whole(kind: type, tokens: Sequence[Token]) -> int:
+    """Unasked, cyclopts would round 1.7 to 2."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+"""A count, a number of steps or a seed."""
+
+# --- what is trained --------------------------------------------------------------------------------
+
+KINDS_OF_DATA = (
+    "moons, digits, cifar10, cifar100, fashion, mnist, an .npz file (arrays x and y), or a folder of images "
+    "(class sub-folders and/or unlabeled/)."
+)
+KINDS_OF_LABELS = "a fraction (0.02), a count (4/class), or a CSV with the columns file,label."
+
+Data = Annotated[str, Parameter(help=KINDS_OF_DATA)]
+Labels = Annotated[str, Parameter(help=f"What may be seen: {KINDS_OF_LABELS}")]
+RunOut = Annotated[Path, Parameter(help="The run directory to make or continue.")]
+Steps = Annotated[Whole | None, Parameter(help="Training steps of each network, instead of the preset's.")]
+Preset = Annotated[str | None, Parameter(help="Settings to start from; by default the one that fits the data.")]
+Seed = Annotated[Whole, Parameter(help="Chooses the labelled images, the first weights and all noise.")]
+Changes = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--set",
+        negative=(),
+        help="Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.",
+    ),
+]
+
+# --- several trainings ------------------------------------------------------------------------------
+
+FirstSeed = Annotated[Whole, Parameter(help="The first seed.")]
+Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
+
+# --- what is done with a run ------------------------------------------------------------------------
+
+FinishedRun = Annotated[Path, Parameter(help="A finished run directory.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Sampling:
+    """How samples are drawn, by `sample` and by `evaluate`."""
+
+    sampler: Annotated[
+        str | None, Parameter(help="pc (the paper's), euler, heun, dpm++2m or dpm++2m-sde (the default).")
+    ] = None
+    steps: Annotated[Whole | None, Parameter(help="Steps of the sampler, instead of its own number.")] = None
+    guide: Annotated[
+        str | None,
+        Parameter(help="Instead of the method's: unconditional, classifier-only or classifier-only-unconditional."),
+    ] = None
+    options: Annotated[
+        list[str] | None,
+        Parameter(
+            name="--option",
+            negative=(),
+            help="An option of the sampler as key=value: snr (pc), churn (heun), eta (dpm++2m-sde).",
+        ),
+    ] = None
+
+    def choices(self) -> dict[str, Any]:
+        """As `Run.sample` and `Run.evaluate` take them."""
+        return {"sampler": self.sampler, "steps": self.steps, "guide": self.guide, **numbers(self.options)}
+
+
+USUAL = Sampling()
+"""All that the run itself says."""
+
+
+# --- values of options ------------------------------------------------------------------------------
+
+
+def names(text: str) -> list[str]:
+    """ "cg, cond" -> ["cg", "cond"]."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def number(text: str, where: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SelfcalError(f"{where} {text!r} is not a number") from None
+
+
+def numbers(options: list[str] | None) -> dict[str, float]:
+    """["eta=1"] -> {"eta": 1.0}."""
+    values = {}
+    for option in options or []:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise SelfcalError(f"--option {option!r} is not of the form key=value")
+        values[key] = number(value, f"--option {key}")
+    return values

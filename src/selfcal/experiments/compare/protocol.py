@@ -1,0 +1,32 @@
+"""What all cells of a comparison have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from selfcal.core.settings import Settings
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Numbers of another protocol do not belong into the same folder."""
+
+    data: str
+    data_sha256: str
+    preset: str
+    settings: dict[str, Any]
+    samples: int
+    score_labels: str  # the score model sees no labels; its run is opened with these
+
+    @cached_property
+    def resolved(self) -> Settings:
+        return Settings.model_validate(self.settings)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Every setting by its dotted name."""
+        return {
+            f"{section}.{name}": value for section, values in self.settings.items() for name, value in values.items()
+        }

@@ -1,0 +1,154 @@
+"""The work of a comparison: cells, and the score models that they wait for. Both answer the same questions.
+
+seed, name                  which it is
+run(out)                    its run directory
+units(protocol)             how long it takes, in plain training steps
+waits_for(protocol)         the score model it needs, if any
+work(out, protocol)         do it, in whatever process
+fail(out, error, trace)     note that it could not be done
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import read_json, write_arrays, write_json
+from selfcal.diffusion.samples import Samples
+from selfcal.experiments import costs
+from selfcal.experiments.compare.protocol import Protocol
+from selfcal.methods.table import find
+from selfcal.report.pictures import first_of_each_class
+from selfcal.run import train
+
+SAMPLE = 0.11  # plain training steps that take as long as one sample, drawn and measured
+FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
+
+
+@dataclass(frozen=True)
+class ScoreModel:
+    """The unconditional model of a seed, trained once and shared by every method."""
+
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"score model · seed {self.seed}"
+
+    def run(self, out: Path) -> Path:
+        return out / "scores" / f"seed-{self.seed}"
+
+    def units(self, protocol: Protocol) -> float:
+        return float(protocol.resolved.score.steps)
+
+    def waits_for(self, protocol: Protocol) -> None:
+        return None
+
+    def work(self, out: Path, protocol: Protocol) -> None:
+        p = protocol
+        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes}
+        train(p.data, "cg", p.score_labels, self.run(out), until="score", **options)
+
+    def fail(self, out: Path, error: str, trace: str = "") -> None:
+        """Noted by the cells that waited for it."""
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One training and its evaluation."""
+
+    method: str
+    labels: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} · {self.labels} · seed {self.seed}"
+
+    def run(self, out: Path) -> Path:
+        return out / "cells" / self.method / folder_name(self.labels) / f"seed-{self.seed}"
+
+    def outcome(self, out: Path) -> Path:
+        return self.run(out).with_name(f"seed-{self.seed}.json")
+
+    def pictures(self, out: Path) -> Path:
+        return self.run(out).with_name(f"seed-{self.seed}.npz")
+
+    def state(self, out: Path) -> str:
+        """done, diverged, failed or waiting."""
+        file = self.outcome(out)
+        if not file.exists():
+            return "waiting"
+        outcome = read_json(file)
+        return "diverged" if outcome.get("diverged") else str(outcome["state"])
+
+    def units(self, protocol: Protocol) -> float:
+        """From the measured costs; to tell how much time is left."""
+        cost_of, row, settings = costs.measured(), find(self.method), protocol.resolved
+        steps = sum(
+            stage.settings(settings).steps * cost_of.get(costs.key(row.name, stage), 1.0)
+            for stage in row.stages(settings)
+            if stage.name != "score"
+        )
+        sets = len(row.scales) + 1 if len(row.scales) > 1 else 1  # one is reported, the others choose λ
+        return steps + SAMPLE * protocol.samples * sets
+
+    def waits_for(self, protocol: Protocol) -> ScoreModel | None:
+        stages = [stage.name for stage in find(self.method).stages(protocol.resolved)]
+        return ScoreModel(self.seed) if "score" in stages else None
+
+    def work(self, out: Path, protocol: Protocol) -> None:
+        """Train, sample and measure; whatever happens becomes the outcome."""
+        try:
+            report, seconds = self._measure(out, protocol)
+        except SelfcalError as error:
+            self.fail(out, str(error), traceback.format_exc())
+        except Exception as error:
+            self.fail(out, f"{type(error).__name__}: {error}", traceback.format_exc())
+        else:
+            write_json(self.outcome(out), asdict(self) | {"state": "done", "seconds": seconds, **report})
+
+    def _measure(self, out: Path, protocol: Protocol) -> tuple[dict[str, Any], dict[str, float]]:
+        """The report of evaluation, and how long training and evaluation took. Leaves the first samples beside it."""
+        p, began, samples = protocol, time.monotonic(), list[Samples]()
+        donor = self.waits_for(p)
+        score = None if donor is None else donor.run(out)
+        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes}
+        run = train(p.data, self.method, self.labels, self.run(out), score=score, **options)
+        middle = time.monotonic()
+        report = run.evaluate(
+            scales=run.method.scales, count=p.samples, seed=self.seed, curve=False, keep=samples.append
+        )
+        for s in samples:  # one set; none if training diverged
+            write_arrays(self.pictures(out), examples(s.x.numpy(), s.y.numpy()))
+        seconds = {"training": round(middle - began, 1), "evaluation": round(time.monotonic() - middle, 1)}
+        return report, seconds
+
+    def fail(self, out: Path, error: str, trace: str = "") -> None:
+        file = self.outcome(out)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, asdict(self) | {"state": "failed", "error": error, "traceback": trace})
+
+
+Task = Cell | ScoreModel
+
+
+def examples(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    """Images: the first of each class, not picked. Points: enough to see their shape."""
+    if x.ndim == 4:
+        return {"images": first_of_each_class(x, y)}
+    positions = np.linspace(0, len(x) - 1, min(len(x), 1000)).round().astype(int)
+    return {"x": x[positions].astype(np.float32), "y": y[positions]}
+
+
+def folder_name(labels: str) -> str:
+    """ "4/class" -> "4-per-class"; a CSV -> its name."""
+    if labels.lower().endswith(".csv"):
+        return Path(labels).stem
+    return labels.replace("/", "-per-")
