@@ -19,6 +19,7 @@ from selfcal.report.figures import OTHERS, panel, svg
 from selfcal.report.pictures import sample_grid
 from selfcal.run import Run
 from selfcal.training.plan import plan
+from selfcal.training.request import Request
 
 PRESET, METHOD, LABELS = "cifar10-small", "cg-sc-all", 0.05
 SHARES = {"score": 0.6, "classifier": 0.4}  # of the time
@@ -29,7 +30,7 @@ def steps_for(data: str, minutes: float, file: Path) -> dict[str, int]:
     """Steps of each network, timed once and then remembered, so that the command continues the same run."""
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        stages = plan(data, METHOD, LABELS, preset=PRESET).stages
+        stages = plan(Request(data, METHOD, LABELS, preset=PRESET).prepared()).stages
         steps = {f"{s.name}.steps": int(60 * minutes * SHARES[s.name] / s.seconds) for s in stages}
         file.write_text(json.dumps(steps))
     found: dict[str, int] = json.loads(file.read_text())

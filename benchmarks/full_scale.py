@@ -13,12 +13,13 @@ import torch
 from accelerate import Accelerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from selfcal.core.settings import resolve
-from selfcal.data import Pool, reveal
 from selfcal.data.dataset import Dataset, no_test
-from selfcal.methods.table import METHODS
+from selfcal.data.pool import Pool
+from selfcal.methods.stage import Context
 from selfcal.nets.ncsnpp import NCSNpp
-from selfcal.training.plan import trial_step
+from selfcal.training.plan import Trial
+from selfcal.training.request import Request
+from selfcal.training.stage import Batches
 
 aten = torch.ops.aten
 PRODUCTS = (aten.convolution, aten.mm, aten.addmm, aten.bmm, aten.baddbmm)
@@ -71,13 +72,13 @@ def forward_against_its_products(batch: int = 4, rounds: int = 5) -> tuple[float
 
 def sc_step() -> None:
     """One self-calibrated step of the paper's classifier on two images; prints seconds and the process's peak in GB."""
-    settings = resolve("cifar10")
     x = torch.rand(20, 3, 32, 32) * 2 - 1
     data = Dataset("noise", x, torch.arange(20) % 10, tuple("0123456789"), tuple(map(str, range(20))), *no_test(x))
-    data, seen = reveal(data, "1/class", 0)
-    stage = METHODS["cg-sc-all"].stages(settings)[-1]
-    step = trial_step(stage, settings, data, Pool(seen), {}, Accelerator())
-    seconds = timed(lambda: step(2))
+    wanted = Request("noise", "cg-sc-all", "1/class", preset="cifar10").prepared(data)
+    batches = Batches(wanted.data.x, Pool(wanted.labels))
+    context = Context(wanted.settings, batches.pool.label_fraction, {})
+    trial = Trial(wanted.method.stages(wanted.settings)[-1], context, batches, wanted.data, Accelerator())
+    seconds = timed(lambda: trial.step(2))
     print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
 
 

@@ -14,23 +14,22 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from torch import nn
 
 import selfcal
 from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
 from metrics import fid_against_sqrtm, many_points, neighbours_against_prdc
-from selfcal.core.randomness import random_state
-from selfcal.core.settings import NETWORKS, Settings, resolve
-from selfcal.data import Pool, load_data, reveal
-from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.evaluation.evaluate import features
+from selfcal.core.settings import Settings
+from selfcal.data.pool import Pool
+from selfcal.evaluation import features
 from selfcal.evaluation.reference import Reference
 from selfcal.experiments import costs
 from selfcal.experiments.demo.demo import demo
 from selfcal.methods.stage import Context, Stage
 from selfcal.methods.table import CLASSIFIER_SCALES, METHODS
 from selfcal.nets.builders import build_score
-from selfcal.training.fit import new_learner
+from selfcal.training.plan import Trial
+from selfcal.training.request import Request
+from selfcal.training.stage import Batches
 
 DEMO = Path("runs/demo")  # where `make demo` leaves it
 
@@ -39,35 +38,22 @@ def say(name: str, value: str, bar: str, met: bool) -> None:
     print(f"{'ok ' if met else 'MISSED'}  {name}: {value}  (bar: {bar})", flush=True)
 
 
-def step_of(method: str, stage: Stage) -> Callable[[], object]:
+def step_of(stage: Stage) -> Callable[[], object]:
     """One training step of a network on the digits preset, batches drawn as in training."""
-    settings = resolve("digits", {f"{network}.steps": 10**9 for network in NETWORKS})
-    data, seen = reveal(load_data("digits"), 0.02, 0)
-    pool, noise = Pool(seen), Noise(settings.noise.sigma_min, settings.noise.sigma_max)
-    score = build_score(settings, data.shape, len(data.classes)).eval().requires_grad_(False)
-    learner = new_learner(stage, settings, data.shape, len(data.classes), 0, Accelerator())
-    context = Context(settings, pool.label_fraction, {"score": score})
-    terms, read = stage.terms(context), stage.read(context)
-
-    def batch(step: int) -> Noisy:
-        rng = random_state(0, "bench", step)
-        pick = stage.draw(pool, stage.settings(settings).batch, rng)
-        return noise.perturb(data.x[pick], seen[pick], rng)
-
-    def losses(network: nn.Module, batch: Noisy) -> dict:
-        reading = read(network, batch)
-        return {name: (t.weight, t.term(reading)) for name, t in terms.items()}
-
-    steps = learner.run(batch, losses)
-    return lambda: next(steps)
+    wanted = Request("digits", labels=0.02).prepared()
+    batches = Batches(wanted.data.x, Pool(wanted.labels))
+    score = build_score(wanted.settings, wanted.data.shape, 0).eval().requires_grad_(False)
+    context = Context(wanted.settings, batches.pool.label_fraction, {"score": score})
+    trial = Trial(stage, context, batches, wanted.data, Accelerator())
+    return lambda: trial.step(stage.settings(wanted.settings).batch)
 
 
 def cost_of_a_step() -> None:
     """Every network of every method in turn, so that whatever else the machine does hits all; medians."""
-    stages = {costs.key(m.name, stage): (m.name, stage) for m in METHODS.values() for stage in m.stages(Settings())}
+    stages = {costs.key(m.name, stage): stage for m in METHODS.values() for stage in m.stages(Settings())}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    rivals = {key: step_of(*stage) for key, stage in stages.items()}
+    rivals = {key: step_of(stage) for key, stage in stages.items()}
     times: dict[str, list[float]] = {key: [] for key in rivals}
     for i in range(60):
         for key, step in rivals.items():
