@@ -263,7 +263,7 @@ def test_a_file_of_a_checkpoint_with_a_manifest_that_agrees(run, learner, name, 
         with suppress(SelfcalError):
             step, state, about = checkpoint.load_newest(path.parent)
             learner.restore(step, state)
-            stages._rollbacks(about, path.parent)
+            stages.rollbacks_in(about, path.parent)
     finally:
         for place, content in kept.items():
             place.write_bytes(content)
@@ -384,7 +384,7 @@ def test_no_path_leads_out_of_the_data(tmp_path):
 def test_class_names_do_not_lead_samples_elsewhere(tmp_path):
     import torch
 
-    from selfcal.diffusion.generator import Samples
+    from selfcal.diffusion.samples import Samples
 
     names = ("../../up", "/abs", "..", "a\\b", "nul\0", "", "good one")
     samples = Samples(torch.zeros(7, 1, 2, 2), torch.arange(7), names, {})
