@@ -81,3 +81,19 @@ def test_classifier_free_guidance():
     torch.testing.assert_close(at_zero, wanted)
     guided = classifier_free(conditional_truth, batch.y, 0.4)(batch.x, batch.sigma)
     torch.testing.assert_close(guided, 1.4 * wanted - 0.4 * plain)
+
+
+def test_the_null_token_is_what_classifier_free_guidance_asks_with():
+    told = []
+
+    def model(x, sigma, y):
+        told.append(y.tolist())
+        return conditional_truth(x, sigma, y)
+
+    y = torch.tensor([2, 0, 1])
+    score = classifier_free(model, y, 0.4)
+    score(BATCH.x[:3], BATCH.sigma[:3])
+    assert told == [[2, 0, 1], [UNLABELED] * 3]
+    told.clear()
+    classifier_free(model, y, 0.0)(BATCH.x[:3], BATCH.sigma[:3])
+    assert told == [[2, 0, 1]], "without a weight the second answer is not asked for"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,19 +14,61 @@ from selfcal.diffusion.scores import UNLABELED
 from selfcal.training.pseudo_labels import complete
 
 
+class Judge:
+    """Knows every example by its place in the data: sure of every third, wrong about every fifth."""
+
+    def __init__(self, data):
+        self.x, place = data.x, torch.arange(len(data.x))
+        self.sure = place % 3 == 0
+        self.guess = torch.where(place % 5 == 0, 1 - data.y, data.y)
+        self.sigmas, self.batches = set(), []
+
+    def __call__(self, x, sigma):
+        self.sigmas |= set(sigma.tolist())
+        self.batches.append(len(x))
+        place = (x[:, None] == self.x).all(-1).int().argmax(1)
+        confidence = torch.where(self.sure[place], 10.0, 1.5)  # as a difference of logits: 0.99995 and 0.82
+        return confidence[:, None] * F.one_hot(self.guess[place], 2)
+
+
 def test_pseudo_labels_keep_what_is_given_and_what_is_sure():
+    """Over several batches, the last one smaller: which images get which label, and the share that is right."""
     data = load_data("moons")
-    seen = torch.where(torch.arange(len(data.y)) < 50, data.y, UNLABELED)
-
-    def judge(x, sigma):  # right on the left half, unsure on the right one
-        sure = (x[:, 0] < 0).float()[:, None] * 20
-        return sure * F.one_hot(data.y[-len(x) :], 2).float()
-
+    judge, place = Judge(data), torch.arange(len(data.y))
+    seen = torch.where(place < 50, data.y, UNLABELED)
     y, report = complete(judge, data, Pool(seen), 0.01, 0.9, device=torch.device("cpu"))
-    assert torch.equal(y[:50], data.y[:50])
-    assert report["unlabelled"] == 1950
-    assert 0 < report["kept"] < 1950
-    assert report["kept"] == int((y[50:] >= 0).sum())
+    kept = (place >= 50) & judge.sure
+    assert torch.equal(y[:50], data.y[:50]), "given labels stay"
+    assert torch.equal((y != UNLABELED).nonzero()[:, 0], torch.cat([place[:50], place[kept]]))
+    assert torch.equal(y[kept], judge.guess[kept])
+    right = int((judge.guess[kept] == data.y[kept]).sum()) / int(kept.sum())
+    assert report == {"unlabelled": 1950, "kept": int(kept.sum()), "right": pytest.approx(right), "threshold": 0.9}
+    assert 0.75 < right < 0.85
+    assert len(judge.batches) > 1
+    assert sum(judge.batches) == 1950
+    assert list(judge.sigmas) == [pytest.approx(0.01)]
+
+
+def test_pseudo_labels_of_images_whose_class_nobody_knows():
+    """They are kept like all others, but count neither as right nor as wrong."""
+    data = load_data("moons")
+    judge, place = Judge(data), torch.arange(len(data.y))
+    truth = torch.where(place % 2 == 0, UNLABELED, data.y)
+    seen = torch.where(place == 1, data.y, UNLABELED)
+    y, report = complete(judge, replace(data, y=truth), Pool(seen), 0.01, 0.9, device=torch.device("cpu"))
+    kept = (place != 1) & judge.sure
+    assert torch.equal(y[kept], judge.guess[kept])
+    known = kept & (truth != UNLABELED)
+    assert report["right"] == pytest.approx(float((judge.guess[known] == truth[known]).double().mean()))
+    nobody = replace(data, y=torch.full_like(truth, UNLABELED))
+    assert complete(judge, nobody, Pool(seen), 0.01, 0.9, device=torch.device("cpu"))[1]["right"] is None
+
+
+def test_where_everything_is_labelled_nothing_is_asked():
+    data = load_data("moons")
+    y, report = complete(None, data, Pool(data.y), 0.01, 0.9, device=torch.device("cpu"))
+    assert torch.equal(y, data.y)
+    assert report == {"unlabelled": 0, "kept": 0, "right": None, "threshold": 0.9}
 
 
 @pytest.mark.parametrize("method", ["cg-sc-pl", "dpt"])
