@@ -70,7 +70,9 @@ def test_every_sampler_with_every_guide_is_the_two_called_directly(sampler, guid
 @pytest.mark.parametrize("guide", GUIDES)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_classes_scale_and_seed_matter_where_they_should(sampler, guide):
-    def sample(y=Y, scale=scale_for(guide), seed=3):
+    usual = scale_for(guide)
+
+    def sample(y=Y, scale=usual, seed=3):
         return EXACT.sample(y, Sampling(scale, guide, sampler, 6), seed).x
 
     apart = (sample(y=(Y + 1) % 3) - sample()).abs().amax(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 import selfcal
 from selfcal import cli
 from selfcal.core.errors import SelfcalError
+from selfcal.core.files import file_sha256
 from selfcal.evaluation import features
 from selfcal.interop.adopt import open_source
 from selfcal.methods.table import METHODS
@@ -103,3 +105,27 @@ def test_adopt_as_typed_and_its_refusals(capsys, trained, tmp_path):
     rewrite(tmp_path / "big" / "unet" / "config.json", sample_size=16)
     code, said = typed("adopt", tmp_path / "big", "--data", "digits", "--out", tmp_path / "no")
     assert "makes images shaped (1, 16, 16), digits has (1, 8, 8)" in " ".join(said.split())
+
+
+def test_an_adopted_model_goes_straight_into_its_run(trained, tmp_path, monkeypatch):
+    """No run is made up elsewhere to take it from; its hash is that of the weights that were written."""
+    elsewhere = tmp_path / "tmp"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(elsewhere))
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *a, **k: pytest.fail("a temporary folder was asked for"))
+    small = {"classifier.width": 8}
+    run = selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "r", steps=2, settings=small)
+    (step,) = (run.path / "checkpoints" / "score").iterdir()
+    assert run.config["score_from"] == file_sha256(step / "ema.safetensors")
+    assert run.config["score_from"] == run.describe()["weights_sha256"]["score"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r", "tmp"]
+    assert not list(elsewhere.iterdir())
+    assert not [line for line in (run.path / "log.jsonl").read_text().splitlines() if '"score"' in line]
+
+
+def test_adopt_tells_on_step_too(trained, tmp_path):
+    calls, small = [], {"classifier.width": 8, "run.log_every": 1}
+    selfcal.adopt(
+        trained, "digits", "4/class", "cg", tmp_path / "r", steps=3, settings=small, on_step=lambda *c: calls.append(c)
+    )
+    assert [(network, step) for network, step, _ in calls] == [("classifier", 1), ("classifier", 2), ("classifier", 3)]

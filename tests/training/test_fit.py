@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 
 import pytest
@@ -11,6 +12,7 @@ from accelerate import Accelerator
 
 import selfcal
 from selfcal.core.errors import SelfcalError
+from selfcal.core.files import file_sha256
 from selfcal.core.settings import resolve
 from selfcal.methods.table import METHODS
 from selfcal.training import checkpoint
@@ -207,3 +209,56 @@ def test_a_run_from_before_a_setting_existed_continues(tmp_path):
     again = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
     assert again.describe()["weights_sha256"] == before
     assert (run.path / "log.jsonl").read_bytes() == log, "it was finished, and is not trained anew"
+
+
+def as_written(calls):
+    """Calls of on_step as lines of log.jsonl; JSON has no word for what is not finite."""
+
+    def plain(value):
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return [{"network": n, "step": s, **{k: plain(v) for k, v in values.items()}} for n, s, values in calls]
+
+
+def lines_of(run):
+    return [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+
+
+def test_on_step_hears_every_line_of_the_log(tmp_path):
+    calls = []
+    run = trained(tmp_path / "r", on_step=lambda *line: calls.append(line))
+    assert as_written(calls) == lines_of(run)
+    assert [(network, step) for network, step, _ in calls] == [
+        (network, step) for network in ("score", "classifier") for step in (1, 5, 10, 15, 20)
+    ]
+    calls.clear()
+    trained(tmp_path / "r", on_step=lambda *line: calls.append(line))
+    assert calls == [], "a finished run writes nothing, and says nothing"
+    shutil.rmtree(run.path / "checkpoints" / "classifier" / "step-00000020")
+    again = trained(tmp_path / "r", on_step=lambda *line: calls.append(line))
+    assert as_written(calls) == lines_of(again)[-2:], "one that goes on tells what it writes again"
+
+
+def test_on_step_hears_of_rollbacks_and_divergence(tmp_path):
+    calls, settings = [], QUICK | {"score.lr": 1e30, "score.clip": 1e30}
+    run = selfcal.train(
+        "moons", "cg", 0.03, tmp_path / "r", steps=20, settings=settings, on_step=lambda *line: calls.append(line)
+    )
+    assert as_written(calls) == lines_of(run)
+    events = [values["event"] for _, _, values in calls if "event" in values]
+    assert events == ["rolled back"] * 3 + ["diverged"]
+
+
+def test_a_shared_score_model_is_known_by_its_hash(tmp_path):
+    trained(tmp_path / "a", method="cg")
+    run = trained(tmp_path / "b", score=tmp_path / "a")
+    weights_file = "checkpoints/score/step-00000020/ema.safetensors"
+    assert (
+        run.config["score_from"] == file_sha256(run.path / weights_file) == file_sha256(tmp_path / "a" / weights_file)
+    )
+
+
+def test_until_a_stage_and_on(tmp_path):
+    half = trained(tmp_path / "r", until="score")
+    assert half.describe()["step"] == {"score": 20}
+    assert_same(weights(trained(tmp_path / "r")), weights(trained(tmp_path / "whole")))
