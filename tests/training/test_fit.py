@@ -252,10 +252,8 @@ def test_on_step_hears_of_rollbacks_and_divergence(tmp_path):
 def test_a_shared_score_model_is_known_by_its_hash(tmp_path):
     trained(tmp_path / "a", method="cg")
     run = trained(tmp_path / "b", score=tmp_path / "a")
-    weights_file = "checkpoints/score/step-00000020/ema.safetensors"
-    assert (
-        run.config["score_from"] == file_sha256(run.path / weights_file) == file_sha256(tmp_path / "a" / weights_file)
-    )
+    average = "checkpoints/score/step-00000020/ema.safetensors"
+    assert run.config["score_from"] == file_sha256(run.path / average) == file_sha256(tmp_path / "a" / average)
 
 
 def test_until_a_stage_and_on(tmp_path):
