@@ -12,7 +12,7 @@ from selfcal.core.randomness import random_state
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.samplers import SAMPLERS
 
-TINY = {"network": "ncsnpp", "width": 8, "blocks": 1, "multipliers": (1, 2), "form": "ve"}
+TINY = {"network": "ncsnpp", "width": 8, "blocks": 1, "multipliers": (1, 2), "form": "ve", "batch": 8}
 SETTINGS = {f"{role}.{key}": value for role in ("score", "classifier") for key, value in TINY.items()}
 SETTINGS |= {"sampling.sampler": "heun", "sampling.steps": 3, "sampling.batch": 4}
 

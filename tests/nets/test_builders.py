@@ -8,7 +8,7 @@ import torch
 import selfcal
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
-from selfcal.nets.builders import build_classifier, build_conditional, build_score
+from selfcal.nets.builders import build_classifier, build_conditional, build_score, network_recipe
 
 
 def test_settings_choose_the_network():
@@ -53,3 +53,24 @@ def test_a_network_that_does_not_fit_is_refused_before_anything_is_written(tmp_p
             settings={"classifier.network": "ncsnpp", "classifier.multipliers": (1, 1, 1, 1, 1)},
         )  # fmt: skip
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "ncsnpp"])
+def test_every_setting_of_a_network_reaches_it(kind):
+    """Each changes the keywords that it is made of, and those alone."""
+    keys = {"width": 24, "blocks": 2, "dropout": 0.3}
+    if kind == "ncsnpp":
+        keys |= {"multipliers": (1, 3), "fourier_scale": 4.0}
+    usual = {"score.network": kind, "score.width": 8, "score.blocks": 1, "score.multipliers": (1, 2)}
+
+    def keywords(changes):
+        name, words = network_recipe(resolve("images", usual | changes).score, (1, 8, 8), 3)
+        assert name == kind
+        return words
+
+    plain = keywords({})
+    for key, value in keys.items():
+        changed = {k: v for k, v in keywords({f"score.{key}": value}).items() if v != plain[k]}
+        assert changed == {key: list(value) if isinstance(value, tuple) else value}
+    if kind == "ncsnpp":
+        assert keywords({"score.attention": (4,)})["attention"] == [1], "resolutions become levels"
