@@ -12,7 +12,7 @@ from selfcal.data import Pool, load_data, reveal
 from selfcal.methods.stage import Context
 from selfcal.methods.table import METHODS
 from selfcal.training import processes
-from selfcal.training.stage import new_learner, steps_of
+from selfcal.training.stage import Batches, new_learner, steps_of
 
 
 def main(file: str) -> None:
@@ -26,7 +26,8 @@ def main(file: str) -> None:
         for stage in METHODS[method].stages(settings):
             learner = new_learner(stage, settings, (2,), 2, 0, accelerator)
             context = Context(settings, Pool(seen).label_fraction, dict(networks))
-            step = next(iter(steps_of(stage, learner, context, data.x, Pool(seen), 0)))
+            objective, batches = stage.objective(context), Batches(data.x, Pool(seen))
+            step = next(iter(steps_of(stage, learner, objective, context, batches, 0)))
             networks[stage.role] = learner.average.module.eval().requires_grad_(False)
             for name, parameter in learner.network.named_parameters():
                 if parameter.grad is not None:

@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 
 import selfcal
-import selfcal.training.fit  # here, so that forked children need not import it
+import selfcal.run  # here, so that forked children need not import it
 from selfcal.training import checkpoint
 
 LONG = os.environ.get("SELFCAL_FAULTS") == "long"

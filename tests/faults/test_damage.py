@@ -15,7 +15,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
 from selfcal.methods.table import METHODS
 from selfcal.training import checkpoint
-from selfcal.training.fit import new_learner
+from selfcal.training.stage import new_learner
 
 TRUNCATIONS, FLIPS = 20, 100
 

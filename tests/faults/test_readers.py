@@ -263,7 +263,7 @@ def test_a_file_of_a_checkpoint_with_a_manifest_that_agrees(run, learner, name, 
         with suppress(SelfcalError):
             step, state, about = checkpoint.load_newest(path.parent)
             learner.restore(step, state)
-            stages._rollbacks(about, path.parent)
+            stages.rollbacks_in(about, path.parent)
     finally:
         for place, content in kept.items():
             place.write_bytes(content)

@@ -6,8 +6,17 @@ import pytest
 import torch
 
 from oracle import perturbed, three_classes
-from selfcal.core.errors import SelfcalError
-from selfcal.diffusion.guidance import classifier_guided, find, inner_conditional, inner_unconditional, likelihood_score
+from selfcal.core.errors import SelfcalError, look_up
+from selfcal.diffusion.guidance import (
+    GUIDES,
+    classifier_free,
+    classifier_guided,
+    conditional,
+    inner_conditional,
+    inner_unconditional,
+    likelihood_score,
+)
+from selfcal.diffusion.scores import UNLABELED
 
 MIXTURE = three_classes()
 BATCH = perturbed(MIXTURE, 200, (0.05, 5.0))
@@ -54,4 +63,37 @@ def test_guidance_works_inside_no_grad_and_leaves_no_graph():
 
 def test_unknown_guide_names_the_nearest():
     with pytest.raises(SelfcalError, match="did you mean 'classifier-only'"):
-        find("classifer-only")
+        look_up("guide", "classifer-only", GUIDES)
+
+
+def conditional_truth(x, sigma, y):
+    """The exact conditional score, and the unconditional one for the null token."""
+    known = MIXTURE.conditional_score(x, sigma, y.clamp(min=0))
+    return torch.where((y == UNLABELED)[:, None], MIXTURE.score(x, sigma), known)
+
+
+def test_classifier_free_guidance():
+    batch = perturbed(MIXTURE, 64, (0.1, 5.0))
+    wanted = MIXTURE.conditional_score(batch.x, batch.sigma, batch.y)
+    plain = MIXTURE.score(batch.x, batch.sigma)
+    at_zero = classifier_free(conditional_truth, batch.y, 0.0)(batch.x, batch.sigma)
+    assert torch.equal(at_zero, conditional(conditional_truth, batch.y)(batch.x, batch.sigma))
+    torch.testing.assert_close(at_zero, wanted)
+    guided = classifier_free(conditional_truth, batch.y, 0.4)(batch.x, batch.sigma)
+    torch.testing.assert_close(guided, 1.4 * wanted - 0.4 * plain)
+
+
+def test_the_null_token_is_what_classifier_free_guidance_asks_with():
+    told = []
+
+    def model(x, sigma, y):
+        told.append(y.tolist())
+        return conditional_truth(x, sigma, y)
+
+    y = torch.tensor([2, 0, 1])
+    score = classifier_free(model, y, 0.4)
+    score(BATCH.x[:3], BATCH.sigma[:3])
+    assert told == [[2, 0, 1], [UNLABELED] * 3]
+    told.clear()
+    classifier_free(model, y, 0.0)(BATCH.x[:3], BATCH.sigma[:3])
+    assert told == [[2, 0, 1]], "without a weight the second answer is not asked for"

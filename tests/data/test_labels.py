@@ -4,11 +4,9 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import Pool, load_data, reveal
+from selfcal.data import load_data, reveal
 from selfcal.diffusion.scores import UNLABELED
 
 DIGITS = load_data("digits")
@@ -97,28 +95,3 @@ def test_a_pile_without_labels_asks_for_a_csv():
     pile = dataclasses.replace(DIGITS, classes=(), y=torch.full_like(DIGITS.y, UNLABELED))
     with pytest.raises(SelfcalError, match="pass a CSV"):
         reveal(pile, 0.02, seed=0)
-
-
-@settings(max_examples=30, deadline=None)
-@given(size=st.integers(2, 65), seed=st.integers(0, 1000))
-def test_half_labelled_batches_are_exactly_half_labelled(size, seed):
-    pool = Pool(reveal(DIGITS, 0.02, seed=0)[1])
-    pick = pool.half_labelled(size, torch.Generator().manual_seed(seed))
-    labelled = pool.y[pick] != UNLABELED
-    assert len(pick) == size
-    assert int(labelled.sum()) == size - size // 2
-    assert labelled[: size - size // 2].all()
-
-
-def test_batches_of_a_fully_labelled_pool_are_plain():
-    pool = Pool(DIGITS.y)
-    rng = torch.Generator().manual_seed(0)
-    pick = pool.half_labelled(20_000, rng)
-    assert len(pick.unique()) > 1400
-    assert torch.bincount(DIGITS.y[pick]).min() > 1700
-
-
-def test_batches_are_uniform_within_each_half():
-    pool = Pool(torch.tensor([0, 1, UNLABELED, UNLABELED, UNLABELED]))
-    counts = torch.bincount(pool.half_labelled(60_000, torch.Generator().manual_seed(0)), minlength=5)
-    torch.testing.assert_close(counts / 60_000, torch.tensor([0.25, 0.25, 1 / 6, 1 / 6, 1 / 6]), atol=0.01, rtol=0)

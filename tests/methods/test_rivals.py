@@ -6,13 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import selfcal
 from oracle import perturbed, three_classes
-from selfcal.data import Pool, load_data
-from selfcal.diffusion.guidance import classifier_free, conditional
 from selfcal.diffusion.noise import Noise, Noisy
 from selfcal.diffusion.scores import UNLABELED
-from selfcal.methods.reading import ConditionalEstimate, Reading
+from selfcal.methods.reading import LABELLED, Reading
 from selfcal.methods.terms.cross_entropy import cross_entropy
 from selfcal.methods.terms.dlsm import likelihood_matching
 from selfcal.methods.terms.dsm import residual
@@ -20,7 +17,6 @@ from selfcal.methods.terms.jacobian import jacobian
 from selfcal.methods.terms.jem import naive_energy
 from selfcal.methods.terms.recovery import langevin, recovery_likelihood
 from selfcal.methods.terms.robust import attack, robust_cross_entropy
-from selfcal.training.pseudo_labels import complete
 
 MIXTURE = three_classes()
 
@@ -66,8 +62,9 @@ def test_dlsm_sees_labelled_examples_only_and_weighs_by_sigma():
     hidden = torch.arange(64) >= 32
     half = Noisy(batch.x0, torch.where(hidden, UNLABELED, batch.y), batch.sigma, batch.z, batch.x)
     each = residual(batch, MIXTURE.conditional_score(batch.x, batch.sigma, batch.y))
-    torch.testing.assert_close(likelihood_matching(MIXTURE.score)(Reading(MIXTURE.log_joint, half)), each[:32].mean())
-    original = likelihood_matching(MIXTURE.score, sigma_power=0.0, per_dimension=True)(Reading(MIXTURE.log_joint, half))
+    reading = Reading(MIXTURE.log_joint, half).through(LABELLED)
+    torch.testing.assert_close(likelihood_matching(MIXTURE.score)(reading), each[:32].mean())
+    original = likelihood_matching(MIXTURE.score, sigma_power=0.0, per_dimension=True)(reading)
     torch.testing.assert_close(original, (each / batch.sigma**2 / 2)[:32].mean())
 
 
@@ -137,72 +134,3 @@ def test_robust_cross_entropy_grows_with_its_radius():
     growing = robust_cross_entropy(0.5, grow_from=0.5)(reading).item()
     assert none == pytest.approx(cross_entropy()(reading).item())
     assert none < some < growing
-
-
-def conditional_truth(x, sigma, y):
-    """The exact conditional score, and the unconditional one for the null token."""
-    known = MIXTURE.conditional_score(x, sigma, y.clamp(min=0))
-    return torch.where((y == UNLABELED)[:, None], MIXTURE.score(x, sigma), known)
-
-
-def test_classifier_free_guidance():
-    batch = perturbed(MIXTURE, 64, (0.1, 5.0))
-    wanted = MIXTURE.conditional_score(batch.x, batch.sigma, batch.y)
-    plain = MIXTURE.score(batch.x, batch.sigma)
-    at_zero = classifier_free(conditional_truth, batch.y, 0.0)(batch.x, batch.sigma)
-    assert torch.equal(at_zero, conditional(conditional_truth, batch.y)(batch.x, batch.sigma))
-    torch.testing.assert_close(at_zero, wanted)
-    guided = classifier_free(conditional_truth, batch.y, 0.4)(batch.x, batch.sigma)
-    torch.testing.assert_close(guided, 1.4 * wanted - 0.4 * plain)
-
-
-def test_labels_are_dropped_at_the_given_rate_and_the_unlabelled_stay_so():
-    batch = Noise(0.1, 1.0).perturb(torch.zeros(20_000, 2), torch.arange(20_000) % 3 - 1)
-    dropped = ConditionalEstimate(lambda x, s, y: x, batch, drop=0.1).y
-    known = batch.y >= 0
-    assert (dropped[~known] == UNLABELED).all()
-    assert (dropped[known] == UNLABELED).float().mean().item() == pytest.approx(0.1, abs=0.01)
-    kept = dropped >= 0
-    assert torch.equal(dropped[kept], batch.y[kept])
-    assert torch.equal(ConditionalEstimate(lambda x, s, y: x, batch).y, batch.y)
-
-
-def test_pseudo_labels_keep_what_is_given_and_what_is_sure():
-    data = load_data("moons")
-    seen = torch.where(torch.arange(len(data.y)) < 50, data.y, UNLABELED)
-
-    def judge(x, sigma):  # right on the left half, unsure on the right one
-        sure = (x[:, 0] < 0).float()[:, None] * 20
-        return sure * F.one_hot(data.y[-len(x) :], 2).float()
-
-    y, report = complete(judge, data, Pool(seen), 0.01, 0.9, torch.device("cpu"))
-    assert torch.equal(y[:50], data.y[:50])
-    assert report["unlabelled"] == 1950
-    assert 0 < report["kept"] < 1950
-    assert report["kept"] == int((y[50:] >= 0).sum())
-
-
-@pytest.mark.parametrize("method", ["cg-sc-pl", "dpt"])
-def test_pseudo_label_methods_report_what_they_kept(tmp_path, method):
-    settings = {"classifier.width": 32, "conditional.width": 32, "score.width": 32, "terms.pl_threshold": 0.8}
-    run = selfcal.train("moons", method, 0.05, tmp_path / "r", steps=300, settings=settings)
-    (report,) = run.pseudo_labels.values()
-    assert report["unlabelled"] == 1900
-    assert report["kept"] > 500
-    assert report["right"] > 0.8
-    assert run.evaluate(count=200)["pseudo_labels"] == run.pseudo_labels
-
-
-def test_rounds_of_pseudo_labels_are_stages(tmp_path):
-    settings = {"classifier.width": 16, "score.width": 16, "terms.pl_rounds": 2}
-    run = selfcal.train("moons", "cg-sc-pl", 0.05, tmp_path / "r", steps=20, settings=settings)
-    assert [s.name for s in run.stages] == ["score", "classifier", "classifier-round-1", "classifier-round-2"]
-    assert set(run.describe()["step"]) == {s.name for s in run.stages}
-
-
-def test_a_guide_the_method_has_no_network_for(tmp_path):
-    run = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
-    with pytest.raises(selfcal.SelfcalError, match="needs a classifier network"):
-        run.sample(count=2, guide="classifier-only")
-    with pytest.raises(selfcal.SelfcalError, match="no classifier to predict"):
-        run.predict_proba(run.data.x[:2])

@@ -10,8 +10,6 @@ from prdc import compute_prdc
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import load_data
-from selfcal.evaluation import features as extractors
 from selfcal.metrics import (
     check_comparable,
     density_coverage,
@@ -143,26 +141,6 @@ def test_generation_accuracy():
     assert generation_accuracy(torch.eye(4), torch.tensor([0, 1, 2, 0])) == 0.75
 
 
-def test_the_bundled_judge_knows_digits_it_never_saw():
-    data = load_data("digits")
-    judge = extractors.find("auto", data)
-    assert judge.name == "digits-cnn"
-    assert len(judge.sha256) == 64
-    assert generation_accuracy(judge.classify(data.x_test), data.y_test) > 0.98
-    assert judge.embed(data.x_test).shape == (len(data.x_test), 64)
-
-
-def test_points_are_their_own_features():
-    data = load_data("moons")
-    judge = extractors.find("auto", data)
-    assert judge.name == "points"
-    assert torch.equal(judge.embed(data.x), data.x)
-    with pytest.raises(SelfcalError, match="for images"):
-        extractors.find("cnn", data)
-    with pytest.raises(SelfcalError, match="unknown feature extractor"):
-        extractors.find("inseption", data)
-
-
 def tied_points(count, seed):
     """Whole numbers on a small grid: many equal distances and duplicates, exact in every arithmetic."""
     return torch.randint(0, 4, (count, 3), generator=torch.Generator().manual_seed(seed)).double()
@@ -263,16 +241,6 @@ def test_results_that_were_not_measured_alike_are_refused():
         check_comparable([row, row | {"features_sha256": "c"}])
 
 
-def test_reference_features_are_cached_by_content():
-    data = load_data("digits")
-    judge = extractors.find("auto", data)
-    first = extractors.reference(judge, data)
-    (file,) = extractors.cache_folder().glob("features-*")
-    assert torch.equal(first, extractors.reference(judge, data))
-    file.write_bytes(b"damaged")
-    assert torch.equal(first, extractors.reference(judge, data))
-
-
 def test_fid_of_degenerate_features():
     """Every column twice doubles the distance; a constant column adds nothing; a matrix root would be singular."""
     torch.manual_seed(0)
@@ -280,21 +248,3 @@ def test_fid_of_degenerate_features():
     assert fid(real.repeat(1, 2), fake.repeat(1, 2)) == pytest.approx(2 * fid(real, fake), rel=1e-6)
     padded = [torch.cat([x, torch.full((len(x), 3), 7.0)], 1) for x in (real, fake)]
     assert fid(*padded) == pytest.approx(fid(real, fake), rel=1e-6)
-
-
-def test_a_judge_is_trained_once_for_other_images(monkeypatch):
-    """Two kinds of stripes: easy to tell apart, and the second call reads the first one's file."""
-    from selfcal.data.dataset import Dataset, no_test
-    from selfcal.evaluation import judge as judging
-
-    monkeypatch.setattr(judging, "STEPS", 60)
-    y = torch.arange(120) % 2
-    x = 0.3 * torch.randn(120, 1, 8, 8)
-    x[y == 0, :, ::2] += 0.5
-    x[y == 1, :, :, ::2] += 0.5
-    data = Dataset("stripes", x, y, ("a", "b"), tuple(map(str, range(120))), *no_test(x))
-    first = extractors.find("auto", data)
-    assert first.name == "stripes-cnn"
-    assert generation_accuracy(first.classify(x), y) > 0.95
-    monkeypatch.setattr(judging, "fit", None)
-    assert extractors.find("auto", data).sha256 == first.sha256

@@ -6,16 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-import selfcal
-from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
 from selfcal.diffusion.noise import Noise
 from selfcal.methods.reading import Reading
 from selfcal.methods.terms.self_calibration import self_calibration
 from selfcal.nets.blocks import Attention, double, halve
-from selfcal.nets.builders import build_classifier, build_conditional, build_score, without_memory
+from selfcal.nets.builders import build_score, without_memory
 from selfcal.nets.classifier import EncoderHead
-from selfcal.nets.forms import EDM, VE, ScoreModel
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
 
 SMALL = {"width": 8, "multipliers": (1, 2), "blocks": 1, "attention": (1,), "dropout": 0.0}
@@ -98,81 +95,3 @@ def test_attention_is_torchs():
     )
     expected = (x + expected.transpose(1, 2).reshape(x.shape)) / 2**0.5
     torch.testing.assert_close(attention(x), expected)
-
-
-class Wave(nn.Module):
-    def forward(self, x, level):
-        return torch.sin(x + level[:, None])
-
-
-def test_the_papers_form_is_the_network_over_sigma():
-    x, sigma = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0.02, 0.1, 1.0, 10.0, 100.0], dtype=torch.float64)
-    expected = torch.sin(x + sigma[:, None] / 2) / sigma[:, None]
-    torch.testing.assert_close(ScoreModel(Wave(), VE())(x, sigma), expected)
-
-
-@pytest.mark.parametrize("form", [EDM(0.5), VE()])
-def test_each_form_weighs_the_networks_own_error_alike(form):
-    """weight · ½‖σ s + z‖² = ½‖F − what F should be‖² at every σ."""
-    sigma = torch.tensor([0.02, 0.5, 3.0, 100.0], dtype=torch.float64)
-    c = form(sigma)
-    torch.testing.assert_close(form.weight(sigma) * (c.out / sigma) ** 2, torch.ones(4, dtype=torch.float64))
-
-
-def test_settings_choose_the_network():
-    changes = [
-        f"{role}.{key}"
-        for role in ("score", "classifier", "conditional")
-        for key in (
-            "network=ncsnpp",
-            "width=8",
-            "blocks=1",
-            "multipliers=1,2",
-            "attention=4",
-        )
-    ]
-    settings = resolve("images", changes)
-    x, sigma = torch.randn(2, 3, 8, 8), torch.ones(2)
-    assert build_score(settings, (3, 8, 8), 5)(x, sigma).shape == x.shape
-    assert build_conditional(settings, (3, 8, 8), 5)(x, sigma, torch.tensor([-1, 4])).shape == x.shape
-    classifier = build_classifier(settings, (3, 8, 8), 5)
-    assert classifier(x, sigma).shape == (2, 5)
-    assert [len(level.attention) for level in classifier.network.encoder.levels] == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("shape", "changes", "message"),
-    [
-        ((2,), [], "for points set network=mlp"),
-        ((1, 6, 6), ["score.multipliers=1,2,2"], "cannot be halved 2 times"),
-        ((1, 8, 8), ["score.multipliers=1,none"], r"score\.multipliers"),
-        ((1, 8, 8), ["score.network=cnn"], "'mlp', 'ncsnpp'"),
-    ],
-)
-def test_refusals(shape, changes, message):
-    with pytest.raises(SelfcalError, match=message):
-        build_score(resolve("images", ["score.network=ncsnpp", "score.width=8", *changes]), shape, 2)
-
-
-def test_a_run_with_the_u_net_samples_and_continues(tmp_path):
-    changes = {
-        f"{role}.{key}": value
-        for role in ("score", "classifier")
-        for key, value in {"network": "ncsnpp", "width": 8, "blocks": 1, "multipliers": (1, 2), "form": "ve"}.items()
-    }
-    run = selfcal.train("digits", "cg-sc-all", "2/class", tmp_path / "r", steps=3, settings=changes)
-    opened = selfcal.load(run.path)
-    assert opened.sample(classes=[3], count=2, steps=2).x.isfinite().all()
-    x = opened.data.x_test[:30]
-    whole = opened.predict_proba(x)
-    opened.config["settings"]["sampling"]["batch"] = 7  # large test sets do not pass through a U-Net in one go
-    torch.testing.assert_close(selfcal.Run(run.path, opened.config).predict_proba(x), whole)
-
-
-def test_a_network_that_does_not_fit_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(SelfcalError, match="cannot be halved 4 times"):
-        selfcal.train(
-            "digits", "cg", "2/class", tmp_path / "r",
-            settings={"classifier.network": "ncsnpp", "classifier.multipliers": (1, 1, 1, 1, 1)},
-        )  # fmt: skip
-    assert not (tmp_path / "r").exists()

@@ -1,8 +1,9 @@
-"""The loop, the run directory and exact continuation."""
+"""Training into a run directory: every method, exact continuation, and what is refused."""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 
 import pytest
@@ -10,17 +11,14 @@ import torch
 from accelerate import Accelerator
 
 import selfcal
-from oracle import three_classes
 from selfcal.core.errors import SelfcalError
-from selfcal.core.randomness import random_state
-from selfcal.core.settings import NetworkSettings
-from selfcal.diffusion.noise import Noise
-from selfcal.diffusion.scores import UNLABELED
+from selfcal.core.files import file_sha256
+from selfcal.core.settings import resolve
 from selfcal.methods.table import METHODS
 from selfcal.training import checkpoint
 from selfcal.training import fit as fitting
-from selfcal.training.loop import Learner, share
-from selfcal.training.schedule import learning_rate
+from selfcal.training.request import Request
+from selfcal.training.stage import new_learner
 
 QUICK = {"run.save_every": 10, "run.log_every": 5, "score.width": 16, "classifier.width": 16}
 
@@ -38,48 +36,6 @@ def assert_same(a, b):
     for name in a:
         for key in a[name]:
             assert torch.equal(a[name][key], b[name][key]), (name, key)
-
-
-def test_learning_rate_warms_up_and_falls():
-    s = NetworkSettings(lr=1.0, warmup=10, steps=100, decay=1.0)
-    assert learning_rate(s, 0) == pytest.approx(0.1)
-    assert learning_rate(s, 9) == pytest.approx(0.91)
-    assert learning_rate(s, 99) == pytest.approx(0.01)
-    assert learning_rate(NetworkSettings(lr=1.0, warmup=0, decay=0.0, steps=100), 50) == 1.0
-
-
-def test_the_average_follows_the_ramped_formula():
-    net = torch.nn.Linear(2, 2)
-    learner = Learner(net, NetworkSettings(steps=30, ema=0.9, lr=0.1), Accelerator(cpu=True))
-    mixture, expected = three_classes(), None
-
-    def batch_at(step):
-        x, y = mixture.sample(8, random_state(0, "b", step))
-        return Noise(0.1, 1.0).perturb(x, y, random_state(0, "n", step))
-
-    for done, _ in enumerate(learner.run(batch_at, lambda n, b: {"l": (1.0, n(b.x).square().mean())})):
-        now = net.weight.detach().clone()
-        # the first update copies, the n-th then uses min(ema, (1+n)/(10+n))
-        decay = min(0.9, (1 + done) / (10 + done))
-        expected = now if expected is None else decay * expected + (1 - decay) * now
-    torch.testing.assert_close(learner.average.module.weight, expected)
-
-
-def test_gradients_are_clipped_and_the_norm_reported_before():
-    net = torch.nn.Linear(1, 1, bias=False)
-    learner = Learner(net, NetworkSettings(steps=1, clip=0.5), Accelerator(cpu=True))
-    batch = Noise(0.1, 1.0).perturb(torch.ones(4, 1), torch.zeros(4, dtype=torch.long))
-    (step,) = learner.run(lambda s: batch, lambda n, b: {"l": (1000.0, n.weight.sum())})
-    assert float(step.grad_norm) == pytest.approx(1000)
-    assert float(net.weight.grad.norm()) == pytest.approx(0.5, rel=1e-3)
-
-
-def test_shares_of_a_half_labelled_batch_are_half_labelled_and_complete():
-    y = torch.tensor([0, 1, 2, 0, *[UNLABELED] * 4])
-    batch = Noise(0.1, 1.0).perturb(torch.arange(8.0)[:, None], y)
-    parts = [share(batch, rank, 2) for rank in range(2)]
-    assert all(int((p.y != UNLABELED).sum()) == 2 for p in parts)
-    assert sorted(torch.cat([p.x0 for p in parts]).flatten().tolist()) == list(range(8))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -169,10 +125,10 @@ def test_a_run_older_than_a_setting_goes_on(tmp_path):
 
 
 def test_batches_that_processes_cannot_share_evenly():
-    settings = fitting.resolve("moons", {"classifier.batch": 130})
-    fitting.check_shares(METHODS["cg"], settings, 1)
+    wanted = Request("moons", "cg", 0.03, settings={"classifier.batch": 130}).prepared()
+    fitting.check_shares(wanted, 1)
     with pytest.raises(SelfcalError, match=r"classifier\.batch = 130 .* multiple of 4"):
-        fitting.check_shares(METHODS["cg"], settings, 2)
+        fitting.check_shares(wanted, 2)
 
 
 def test_a_score_model_is_shared(tmp_path):
@@ -191,15 +147,10 @@ def test_a_score_model_is_shared(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_same_first_weights_whatever_the_method(tmp_path):
+def test_same_first_weights_whatever_the_method():
     first = [
-        fitting.new_learner(
-            METHODS[name].stages(fitting.resolve("moons"))[1],
-            fitting.resolve("moons"),
-            (2,),
-            2,
-            seed,
-            Accelerator(cpu=True),
+        new_learner(
+            METHODS[name].stages(resolve("moons"))[1], resolve("moons"), (2,), 2, seed, Accelerator(cpu=True)
         ).network.state_dict()
         for name, seed in (("cg", 0), ("cg-sc-all", 0), ("cg", 1))
     ]
@@ -240,13 +191,6 @@ def test_a_run_with_a_damaged_checkpoint_is_still_shown(tmp_path):
     assert not about["finished"]
 
 
-def test_a_plain_conditional_model_refuses_a_scale(tmp_path):
-    run = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
-    run.sample(count=2, steps=2, scale=0)
-    with pytest.raises(SelfcalError, match="no guidance to scale"):
-        run.sample(count=2, steps=2, scale=1.5)
-
-
 def test_an_unfinished_run_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "train_stages", lambda *a: None)
     trained(tmp_path / "r")
@@ -265,3 +209,54 @@ def test_a_run_from_before_a_setting_existed_continues(tmp_path):
     again = selfcal.train("moons", "cond", 0.05, tmp_path / "r", steps=5)
     assert again.describe()["weights_sha256"] == before
     assert (run.path / "log.jsonl").read_bytes() == log, "it was finished, and is not trained anew"
+
+
+def as_written(calls):
+    """Calls of on_step as lines of log.jsonl; JSON has no word for what is not finite."""
+
+    def plain(value):
+        return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+    return [{"network": n, "step": s, **{k: plain(v) for k, v in values.items()}} for n, s, values in calls]
+
+
+def lines_of(run):
+    return [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+
+
+def test_on_step_hears_every_line_of_the_log(tmp_path):
+    calls = []
+    run = trained(tmp_path / "r", on_step=lambda *line: calls.append(line))
+    assert as_written(calls) == lines_of(run)
+    assert [(network, step) for network, step, _ in calls] == [
+        (network, step) for network in ("score", "classifier") for step in (1, 5, 10, 15, 20)
+    ]
+    calls.clear()
+    trained(tmp_path / "r", on_step=lambda *line: calls.append(line))
+    assert calls == [], "a finished run writes nothing, and says nothing"
+    shutil.rmtree(run.path / "checkpoints" / "classifier" / "step-00000020")
+    again = trained(tmp_path / "r", on_step=lambda *line: calls.append(line))
+    assert as_written(calls) == lines_of(again)[-2:], "one that goes on tells what it writes again"
+
+
+def test_on_step_hears_of_rollbacks_and_divergence(tmp_path):
+    calls, settings = [], QUICK | {"score.lr": 1e30, "score.clip": 1e30}
+    run = selfcal.train(
+        "moons", "cg", 0.03, tmp_path / "r", steps=20, settings=settings, on_step=lambda *line: calls.append(line)
+    )
+    assert as_written(calls) == lines_of(run)
+    events = [values["event"] for _, _, values in calls if "event" in values]
+    assert events == ["rolled back"] * 3 + ["diverged"]
+
+
+def test_a_shared_score_model_is_known_by_its_hash(tmp_path):
+    trained(tmp_path / "a", method="cg")
+    run = trained(tmp_path / "b", score=tmp_path / "a")
+    average = "checkpoints/score/step-00000020/ema.safetensors"
+    assert run.config["score_from"] == file_sha256(run.path / average) == file_sha256(tmp_path / "a" / average)
+
+
+def test_until_a_stage_and_on(tmp_path):
+    half = trained(tmp_path / "r", until="score")
+    assert half.describe()["step"] == {"score": 20}
+    assert_same(weights(trained(tmp_path / "r")), weights(trained(tmp_path / "whole")))

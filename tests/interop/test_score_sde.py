@@ -17,7 +17,7 @@ from selfcal.interop import score_sde
 
 HERE = Path(__file__).parent
 TINY = HERE / "vectors" / "ncsnpp_tiny.safetensors"
-SMALL = HERE.parents[1] / "shared" / "vectors" / "ncsnpp_small.safetensors"
+SMALL = HERE.parents[2] / "shared" / "vectors" / "ncsnpp_small.safetensors"
 
 
 def matches(path, vector):

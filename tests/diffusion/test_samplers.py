@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from oracle import three_classes
-from selfcal.core.errors import SelfcalError
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.diffusion.guidance import classifier_guided
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import (
     SAMPLERS,
-    find,
     sample_dpmpp_2m,
     sample_dpmpp_2m_sde,
     sample_euler,
@@ -144,4 +143,4 @@ def test_dpmpp_2m_is_the_sde_solver_without_noise():
 
 def test_unknown_sampler_names_the_nearest():
     with pytest.raises(SelfcalError, match=r"did you mean 'dpm\+\+2m'"):
-        find("dpmpp2m")
+        look_up("sampler", "dpmpp2m", SAMPLERS)

@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-import selfcal
 from selfcal.core.errors import SelfcalError
 from selfcal.data import cifar, idx, load_data, plain_pickle
-from selfcal.data.pool import mirrored_at_random
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (6, 4, 3072), dtype=np.uint8)
@@ -269,18 +267,3 @@ def test_the_real_fashion_mnist():
     data = load_data("fashion")
     assert (len(data.x), len(data.x_test), data.shape) == (60_000, 10_000, (1, 28, 28))
     assert torch.bincount(data.y).tolist() == [6000] * 10
-
-
-def test_flips_are_half_of_the_images_and_a_setting(tmp_path):
-    x = torch.arange(12.0).view(1, 1, 3, 4).expand(1000, 1, 3, 4)
-    y = mirrored_at_random(x, torch.Generator().manual_seed(0))
-    flipped = (y == x.flip(-1)).flatten(1).all(1)
-    assert ((y == x).flatten(1).all(1) ^ flipped).all()
-    assert 430 < flipped.sum() < 570
-    quick = {"score.width": 8, "classifier.width": 8}
-    plain = selfcal.train("digits", "cg", "2/class", tmp_path / "a", steps=2, settings=quick)
-    mirrored = selfcal.train("digits", "cg", "2/class", tmp_path / "b", steps=2, settings=quick | {"data.flips": True})
-    hashes = [run.describe()["weights_sha256"] for run in (plain, mirrored)]
-    assert hashes[0] != hashes[1]
-    with pytest.raises(SelfcalError, match="mirrors images"):
-        selfcal.train("moons", "cg", 0.1, tmp_path / "c", settings={"data.flips": True})

@@ -1,0 +1,149 @@
+"""A generator joins a sampler and a guide, and adds nothing of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from oracle import three_classes
+from selfcal.core.errors import SelfcalError
+from selfcal.core.randomness import random_state
+from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
+from selfcal.diffusion.guidance import GUIDES
+from selfcal.diffusion.noise import Noise
+from selfcal.diffusion.samplers import SAMPLERS
+from selfcal.diffusion.scores import UNLABELED
+
+MIXTURE = three_classes()
+NOISE = Noise(0.05, 10.0)
+
+
+def told_the_class(x, sigma, y):
+    """The exact conditional score, and the unconditional one for the null token."""
+    known = MIXTURE.conditional_score(x, sigma, y.clamp(min=0))
+    return torch.where((y == UNLABELED)[:, None], MIXTURE.score(x, sigma), known)
+
+
+NETWORKS = {"score": MIXTURE.score, "classifier": MIXTURE.log_joint, "conditional": told_the_class}
+EXACT = Generator(NETWORKS, NOISE, (2,), ("a", "b", "c"), Sampling(1.0, "classifier", "heun", 6), batch=4)
+Y = torch.tensor([0, 1, 2, 0, 1, 2, 2])  # two batches, the last one smaller
+
+SCALED = {"classifier", "classifier-free"}
+CONDITIONAL = {"classifier", "classifier-only", "conditional", "classifier-free"}
+
+
+def scale_for(guide):
+    return 1.5 if guide in SCALED else 0.0
+
+
+def by_hand(sampler, guide, scale, seed=3):
+    """The sampler and the guide called directly, batch by batch."""
+    row, parts = SAMPLERS[sampler], []
+    sigmas = row.levels(NOISE, 6)
+    for number, y in enumerate(Y.split(4)):
+        rng = random_state(seed, "sampling", number)
+        x = sigmas[0] * torch.randn(len(y), 2, generator=rng)
+        parts.append(row.function(GUIDES[guide].score(NETWORKS, y, scale), x, sigmas, rng=rng))
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_sampler_with_every_guide_is_the_two_called_directly(sampler, guide):
+    scale = scale_for(guide)
+    made = EXACT.sample(Y, Sampling(scale, guide, sampler, 6), seed=3)
+    assert torch.equal(made.x, by_hand(sampler, guide, scale))
+    assert torch.equal(made.y, Y)
+    about = {key: made.made[key] for key in ("guide", "scale", "sampler", "steps", "evaluations", "seed")}
+    assert about == {
+        "guide": guide,
+        "scale": scale,
+        "sampler": sampler,
+        "steps": 6,
+        "evaluations": SAMPLERS[sampler].evaluations(6),
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_classes_scale_and_seed_matter_where_they_should(sampler, guide):
+    usual = scale_for(guide)
+
+    def sample(y=Y, scale=usual, seed=3):
+        return EXACT.sample(y, Sampling(scale, guide, sampler, 6), seed).x
+
+    apart = (sample(y=(Y + 1) % 3) - sample()).abs().amax(1)
+    assert (apart > 1e-3).all() if guide in CONDITIONAL else (apart == 0).all()
+    if guide != "conditional":  # which refuses a scale
+        apart = (sample(scale=3.0) - sample()).abs().amax(1)
+        assert (apart > 1e-3).any() if guide in SCALED else (apart == 0).all()
+    assert ((sample(seed=4) - sample()).abs().amax(1) > 1e-6).all()
+
+
+def test_what_is_left_out_is_as_usual():
+    asked = EXACT.sample(Y, Sampling(1.0, "classifier", "heun", 6))
+    assert torch.equal(EXACT.sample(Y).x, asked.x)
+    other = EXACT.sample(Y, Sampling(sampler="euler"))
+    assert other.made["steps"] == SAMPLERS["euler"].steps, "the usual steps are the usual sampler's alone"
+
+
+def test_a_samplers_own_options_reach_it():
+    how = Sampling(1.0, "classifier", "dpm++2m-sde", 6)
+    without_noise = EXACT.sample(Y, replace(how, options={"eta": 0.0}), seed=3).x
+    assert torch.equal(without_noise, EXACT.sample(Y, replace(how, sampler="dpm++2m"), seed=3).x)
+    assert not torch.equal(without_noise, EXACT.sample(Y, how, seed=3).x)
+
+
+def test_images_stay_in_their_range_and_points_do_not():
+    push = {"score": lambda x, sigma: 5 * torch.ones_like(x)}
+    images = Generator(push, NOISE, (1, 2, 2), ("a",), Sampling(None, "unconditional", "euler", 2))
+    assert images.sample(torch.zeros(3, dtype=torch.long)).x.eq(1).all()
+    points = replace(images, shape=(2,))
+    assert points.sample(torch.zeros(3, dtype=torch.long)).x.min() > 1
+
+
+def test_predictions_are_the_classifiers_at_the_level_asked_for():
+    x = torch.randn(7, 2)
+    for sigma, level in ((None, 0.05), (2.0, 2.0)):
+        expected = MIXTURE.log_joint(x, torch.full((7,), level)).softmax(-1)
+        torch.testing.assert_close(EXACT.predict_proba(x, sigma), expected)
+    assert EXACT.predict_proba(x[:0]).shape == (0, 3)
+    with pytest.raises(SelfcalError, match=r"inputs are shaped \(7, 3\); expected \(B, 2\)"):
+        EXACT.predict_proba(torch.zeros(7, 3))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (Sampling(scale=-1.0), "a finite number of at least 0"),
+        (Sampling(scale=float("nan")), "a finite number of at least 0"),
+        (Sampling(steps=0), "at least one step"),
+        (Sampling(sampler="hoin"), "did you mean 'heun'"),
+        (Sampling(guide="clasifier"), "did you mean 'classifier'"),
+        (Sampling(scale=1.0, guide="conditional"), "no guidance to scale"),
+        (Sampling(options={"eta": 1.0}), "heun has no such option: eta; it has churn"),
+    ],
+)
+def test_refusals(how, message):
+    with pytest.raises(SelfcalError, match=message):
+        EXACT.sample(Y, how)
+
+
+def test_a_guide_without_its_network():
+    with pytest.raises(SelfcalError, match="needs a classifier network"):
+        replace(EXACT, networks={"score": MIXTURE.score}).sample(Y)
+
+
+def test_classes_by_name_or_place():
+    assert [class_index(("cat", "0", "dog"), c) for c in ("dog", "0", 0, 2)] == [2, 1, 1, 2]
+    with pytest.raises(SelfcalError, match="unknown class 'fish'; this run has cat, dog"):
+        class_index(("cat", "dog"), "fish")
+
+
+def test_counts_are_spread_evenly_in_order():
+    assert spread([2, 0], 5).tolist() == [2, 2, 2, 0, 0]
+    with pytest.raises(SelfcalError, match="at least one image"):
+        spread([0], 0)

@@ -1,0 +1,35 @@
+"""Pipelines of diffusers small enough to be saved, spoiled and trained by the dozen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+diffusers = pytest.importorskip("diffusers")
+
+GUIDE = {"classifier.width": 64, "classifier.steps": 300}  # enough to obey
+
+
+def tiny_unet(size=8, channels=1, width=8, **changes):
+    return diffusers.UNet2DModel(
+        sample_size=size,
+        in_channels=channels,
+        out_channels=channels,
+        layers_per_block=1,
+        block_out_channels=(width, 2 * width),
+        norm_num_groups=4,
+        down_block_types=("DownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "UpBlock2D"),
+        **changes,
+    )
+
+
+def save(path, scheduler, **changes):
+    diffusers.DDPMPipeline(tiny_unet(**changes), diffusers.DDPMScheduler()).save_pretrained(path)
+    scheduler.save_pretrained(path / "scheduler")
+    return path
+
+
+def rewrite(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
