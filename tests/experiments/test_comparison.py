@@ -73,7 +73,7 @@ def test_only_what_is_missing_is_done_again(grid):
 
 
 def test_another_protocol_is_refused_by_name(grid):
-    with pytest.raises(SelfcalError, match=r"differs in settings\.classifier\.steps.*choose another --out"):
+    with pytest.raises(SelfcalError, match=r"differs in settings\.classifier\.steps.*Choose another --out"):
         compare("digits", ["cg"], ["0.02"], 1, grid.out, steps=6, count=40)
     with pytest.raises(SelfcalError, match="differs in samples"):
         compare("digits", ["cg"], ["0.02"], 1, grid.out, steps=5, count=60)

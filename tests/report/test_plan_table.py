@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from selfcal.report.plan_table import duration, scaled
+from selfcal.report.units import duration, scaled
 
 
 def test_words_for_large_numbers():

@@ -73,12 +73,14 @@ def call_settings(run: Run) -> dict[str, Any]:
     sampling = run.settings.sampling
     channels, height, width = run.shape
     return {
-        "guide": run.method.guide,
-        "scale": run.method.scale,
-        "sampler": sampling.sampler,
-        "steps": sampling.steps or look_up("sampler", sampling.sampler, SAMPLERS).steps,
-        "sigma_min": run.noise.sigma_min,
-        "sigma_max": run.noise.sigma_max,
+        "sampling": {
+            "guide": run.method.guide,
+            "scale": run.method.scale,
+            "sampler": sampling.sampler,
+            "steps": sampling.steps or look_up("sampler", sampling.sampler, SAMPLERS).steps,
+            "sigma_min": run.noise.sigma_min,
+            "sigma_max": run.noise.sigma_max,
+        },
         "image_shape": {"channels": channels, "height": height, "width": width},
         "id2label": {str(i): name for i, name in enumerate(run.classes)},
     }

@@ -55,27 +55,14 @@ class SelfcalPipeline(DiffusionPipeline):
         score: ModelMixin | None = None,
         classifier: ModelMixin | None = None,
         conditional: ModelMixin | None = None,
-        guide: str = "classifier",
-        scale: float = 1.0,
-        sampler: str = "dpm++2m-sde",
-        steps: int = 20,
-        sigma_min: float = 0.02,
-        sigma_max: float = 100.0,
+        sampling: dict | None = None,
         image_shape: dict | None = None,
         id2label: dict | None = None,
     ) -> None:
+        """sampling: {"guide", "scale", "sampler", "steps", "sigma_min", "sigma_max"}, how it samples unless told."""
         super().__init__()
         self.register_modules(score=score, classifier=classifier, conditional=conditional)
-        self.register_to_config(
-            guide=guide,
-            scale=scale,
-            sampler=sampler,
-            steps=steps,
-            sigma_min=sigma_min,
-            sigma_max=sigma_max,
-            image_shape=image_shape,
-            id2label=id2label,
-        )
+        self.register_to_config(sampling=sampling, image_shape=image_shape, id2label=id2label)
 
     @torch.no_grad()
     def __call__(
@@ -94,15 +81,15 @@ class SelfcalPipeline(DiffusionPipeline):
         labels = [class_labels] if isinstance(class_labels, int | str) else list(class_labels)
         check_call(labels, guidance_scale, num_inference_steps, generator, output_type)
         y = torch.tensor([self.class_number(label) for label in labels], device=self.device)
-        settings = self.config
-        row = SAMPLERS[sampler or settings.sampler]
-        usual = settings.steps if sampler in (None, settings.sampler) else row.steps
-        steps = usual if num_inference_steps is None else num_inference_steps
-        sigmas = row.levels(Noise(settings.sigma_min, settings.sigma_max), steps)
+        usual = self.config.sampling
+        row = SAMPLERS[sampler or usual["sampler"]]
+        usual_steps = usual["steps"] if sampler in (None, usual["sampler"]) else row.steps
+        steps = usual_steps if num_inference_steps is None else num_inference_steps
+        sigmas = row.levels(Noise(usual["sigma_min"], usual["sigma_max"]), steps)
         networks = {"score": self.score, "classifier": self.classifier, "conditional": self.conditional}
-        scale = settings.scale if guidance_scale is None else guidance_scale
-        score = GUIDES[settings.guide].score(networks, y, scale)
-        shape = [settings.image_shape[side] for side in ("channels", "height", "width")]
+        scale = usual["scale"] if guidance_scale is None else guidance_scale
+        score = GUIDES[usual["guide"]].score(networks, y, scale)
+        shape = [self.config.image_shape[side] for side in ("channels", "height", "width")]
         x = sigmas[0] * torch.randn((len(y), *shape), generator=generator)
         x = row.function(score, x.to(self.device), sigmas, rng=generator)
         images: Any = (x.clamp(-1, 1).cpu() + 1) / 2
