@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import load_data
+from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
 
 

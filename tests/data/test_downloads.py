@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import cifar, idx, load_data, plain_pickle
+from selfcal.data import cifar, idx, plain_pickle
+from selfcal.data.sources import load_data
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (6, 4, 3072), dtype=np.uint8)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import load_data, reveal
+from selfcal.data.labels import reveal
+from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
 
 DIGITS = load_data("digits")

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import selfcal
 from selfcal.core.errors import SelfcalError
-from selfcal.data import Pool, load_data, reveal
-from selfcal.data.pool import mirrored_at_random
+from selfcal.data.labels import reveal
+from selfcal.data.pool import Pool, mirrored_at_random
+from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
 
 DIGITS = load_data("digits")

@@ -14,7 +14,7 @@ from torch import nn
 import selfcal
 from selfcal import cli
 from selfcal.core.errors import SelfcalError
-from selfcal.data import load_data
+from selfcal.data.sources import load_data
 from selfcal.evaluation import features, linear_judge
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data import load_data
+from selfcal.data.sources import load_data
 from selfcal.evaluation import features as extractors
 from selfcal.metrics import generation_accuracy
 

@@ -8,7 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from selfcal.core.settings import resolve
-from selfcal.data import Pool, load_data, reveal
+from selfcal.data.labels import reveal
+from selfcal.data.pool import Pool
+from selfcal.data.sources import load_data
 from selfcal.methods.stage import Context
 from selfcal.methods.table import METHODS
 from selfcal.training import processes

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import selfcal
 import selfcal.run  # here, so that forked children need not import it
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 
 LONG = os.environ.get("SELFCAL_FAULTS") == "long"
 STEPS, SAVE_EVERY = 30, 5
@@ -64,7 +64,7 @@ def log(out):
 
 
 def newest(out, network):
-    steps = checkpoint.steps_saved(Path(out) / "checkpoints" / network)
+    steps = checkpoints.steps_saved(Path(out) / "checkpoints" / network)
     return steps[-1] if steps else 0
 
 

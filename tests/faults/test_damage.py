@@ -14,7 +14,7 @@ import small
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
 from selfcal.methods.table import METHODS
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from selfcal.training.stage import new_learner
 
 TRUNCATIONS, FLIPS = 20, 100
@@ -38,7 +38,7 @@ def test_every_truncation_and_flipped_bit_is_noticed(tmp_path, whole, name):
     shutil.copytree(whole / "checkpoints" / "classifier", folder)
     file, rng = folder / "step-00000015" / name, random.Random(name)
     good = file.read_bytes()
-    assert checkpoint.load_newest(folder)[0] == 15
+    assert checkpoints.load_newest(folder)[0] == 15
     damaged = [good[: rng.randrange(len(good))] for _ in range(TRUNCATIONS)]
     for place in (rng.randrange(8 * len(good)) for _ in range(FLIPS)):
         flipped = bytearray(good)
@@ -46,17 +46,17 @@ def test_every_truncation_and_flipped_bit_is_noticed(tmp_path, whole, name):
         damaged.append(bytes(flipped))
     for content in damaged:
         file.write_bytes(content)
-        for read in (checkpoint.load_newest, checkpoint.load_average):
-            with pytest.raises(checkpoint.Damaged, match="is damaged"):
+        for read in (checkpoints.load_newest, checkpoints.load_average):
+            with pytest.raises(checkpoints.Damaged, match="is damaged"):
                 read(folder)
     file.write_bytes(good)
-    assert checkpoint.load_newest(folder)[0] == 15
+    assert checkpoints.load_newest(folder)[0] == 15
 
 
 def broken_copy(whole, out, *steps, network="classifier"):
     shutil.copytree(whole, out)
     for step in steps:
-        file = checkpoint.path_of(out / "checkpoints" / network, step) / "ema.safetensors"
+        file = checkpoints.path_of(out / "checkpoints" / network, step) / "ema.safetensors"
         file.write_bytes(file.read_bytes()[:-1] + b"!")
     return out
 
@@ -90,12 +90,12 @@ def test_lost_files_and_foreign_steps(tmp_path, whole):
         folder = tmp_path / str(number) / "classifier"
         shutil.copytree(whole / "checkpoints" / "classifier", folder)
         (folder / "step-00000015" / name).unlink()
-        with pytest.raises(checkpoint.Damaged, match="is damaged"):
-            checkpoint.load_newest(folder)
+        with pytest.raises(checkpoints.Damaged, match="is damaged"):
+            checkpoints.load_newest(folder)
         shutil.rmtree(folder / "step-00000015")
         (folder / "step-00000010").rename(folder / "step-00000011")
-        with pytest.raises(checkpoint.Damaged, match="tells of another step"):
-            checkpoint.load_newest(folder)
+        with pytest.raises(checkpoints.Damaged, match="tells of another step"):
+            checkpoints.load_newest(folder)
 
 
 def test_a_whole_checkpoint_of_another_network_is_refused(tmp_path, whole):
@@ -122,7 +122,7 @@ def test_a_network_of_another_size_is_refused(tmp_path, whole):
         METHODS["cg"].stages(resolve("moons"))[1], resolve("moons"), (2,), 2, 0, Accelerator(cpu=True)
     )
     with pytest.raises(SelfcalError, match="step 15 does not fit this network"):
-        learner.restore(*checkpoint.load_newest(out / "checkpoints" / "classifier")[:2])
+        learner.restore(*checkpoints.load_newest(out / "checkpoints" / "classifier")[:2])
 
 
 def test_files_reach_the_disk_before_their_name_does(tmp_path, monkeypatch):
@@ -145,7 +145,7 @@ def test_files_reach_the_disk_before_their_name_does(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", seen_fsync)
     monkeypatch.setattr(Path, "rename", seen_rename)
     folder = tmp_path / "score"
-    final = checkpoint.save(folder, 5, {g: {"a": torch.zeros(2)} for g in checkpoint.GROUPS}, {})
+    final = checkpoints.save(folder, 5, {g: {"a": torch.zeros(2)} for g in checkpoints.GROUPS}, {})
     renamed = done.index(("rename", str(final)))
     synced = [Path(path) for what, path in done[:renamed] if what == "sync"]
     beside = folder / ".writing-00000005"

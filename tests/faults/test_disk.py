@@ -16,7 +16,7 @@ import pytest
 import selfcal
 import small
 from selfcal.core.errors import SelfcalError
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def good_checkpoints(out):
     found = {}
     for network in ("score", "classifier"):
         folder = out / "checkpoints" / network
-        for step in checkpoint.steps_saved(folder):
-            checkpoint.verify(checkpoint.path_of(folder, step))
+        for step in checkpoints.steps_saved(folder):
+            checkpoints.verify(checkpoints.path_of(folder, step))
             found[network] = step
     return found
 
@@ -118,11 +118,11 @@ def test_a_folder_that_may_no_longer_be_written(whole):
                 small.train(out, steps=100_000)
 
         child = small.forked(unprivileged)
-        while not checkpoint.steps_saved(folder) and time.monotonic() < patience:
+        while not checkpoints.steps_saved(folder) and time.monotonic() < patience:
             time.sleep(0.01)
         folder.chmod(0o555)
         assert small.ended(child) == 0
-        assert checkpoint.load_newest(folder)[0] >= small.SAVE_EVERY
+        assert checkpoints.load_newest(folder)[0] >= small.SAVE_EVERY
         folder.chmod(0o755)
 
 

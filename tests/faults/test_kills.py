@@ -11,7 +11,7 @@ import time
 import pytest
 
 import small
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from small import LONG, SAVE_EVERY
 
 FORKED_KILLS = 80 if LONG else 10
@@ -94,14 +94,14 @@ def test_between_saving_the_last_step_and_tidying_up(tmp_path, whole, network):
     out = tmp_path / "run"
 
     def dies():
-        tidies = checkpoint.thin_out
+        tidies = checkpoints.thin_out
 
         def dies_instead(folder, *rule):
             if folder.name == network and small.newest(out, network) == small.STEPS:
                 os.kill(os.getpid(), signal.SIGKILL)
             tidies(folder, *rule)
 
-        checkpoint.thin_out = dies_instead
+        checkpoints.thin_out = dies_instead
         small.train(out)
 
     assert small.killed(small.forked(dies))

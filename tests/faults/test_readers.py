@@ -28,13 +28,15 @@ from PIL import Image
 import selfcal
 import small
 from mutations import altered, hostile
-from selfcal.cli.measuring import show
+from selfcal.cli.show import show
 from selfcal.core.errors import SelfcalError
-from selfcal.data import cifar, load_data, reveal
+from selfcal.data import cifar
 from selfcal.data import idx as idx_files
+from selfcal.data.labels import reveal
 from selfcal.data.limits import LARGEST_ARRAYS
+from selfcal.data.sources import load_data
 from selfcal.methods.stage import Context
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from selfcal.training import stage as stages
 
 pytestmark = pytest.mark.timeout(3600 if small.LONG else 300)
@@ -246,7 +248,7 @@ def test_the_log_of_a_run_directory(run, data):
 @given(data=st.data())
 def test_a_file_of_a_checkpoint_with_a_manifest_that_agrees(run, learner, name, data):
     """Not damaged but forged: the hashes are right, what they vouch for is not."""
-    path = checkpoint.path_of(run / "checkpoints" / "classifier", 5)
+    path = checkpoints.path_of(run / "checkpoints" / "classifier", 5)
     file = path / (name if "." in name else f"{name}.safetensors")
     kept = {p: p.read_bytes() for p in (file, path / "manifest.json")}
     good = kept[file]
@@ -257,11 +259,11 @@ def test_a_file_of_a_checkpoint_with_a_manifest_that_agrees(run, learner, name, 
         choices.append(st.tuples(altered(_header(good)), st.just(_body(good))).map(_safetensors))
     try:
         file.write_bytes(data.draw(st.one_of(choices)))
-        (path / "manifest.json").write_bytes(checkpoint._manifest(checkpoint._hashes(path)))
+        (path / "manifest.json").write_bytes(checkpoints._manifest(checkpoints._hashes(path)))
         with suppress(SelfcalError):
             assert selfcal.load(run).networks
         with suppress(SelfcalError):
-            step, state, about = checkpoint.load_newest(path.parent)
+            step, state, about = checkpoints.load_newest(path.parent)
             learner.restore(step, state)
             stages.rollbacks_in(about, path.parent)
     finally:

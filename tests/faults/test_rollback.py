@@ -10,7 +10,7 @@ import torch
 
 import selfcal
 import small
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from selfcal.training import stage as stages
 from selfcal.training.loop import Step
 
@@ -31,7 +31,7 @@ def trouble(monkeypatch):
 
     def stages_lr(step):
         from selfcal.core.settings import resolve
-        from selfcal.training.schedule import learning_rate
+        from selfcal.training.learning_rate import learning_rate
 
         return learning_rate(resolve("moons", small.SETTINGS, small.STEPS).score, step - 1)
 
@@ -128,5 +128,5 @@ def test_rollbacks_are_the_same_however_often_a_run_is_killed(tmp_path, trouble)
 
 def test_what_stays_on_the_shelf(tmp_path):
     run = small.train(tmp_path / "run", steps=43, **{"run.keep": 2, "run.keep_every": 15})
-    assert checkpoint.steps_saved(run.path / "checkpoints" / "score") == [15, 30, 40, 43]
+    assert checkpoints.steps_saved(run.path / "checkpoints" / "score") == [15, 30, 40, 43]
     assert selfcal.load(run.path).describe()["step"] == {"score": 43, "classifier": 43}

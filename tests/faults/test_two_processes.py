@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import gradients
 import small
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 
 only_long = pytest.mark.skipif(not small.LONG, reason="starts eight times two processes; runs in `make test-faults`")
 pytestmark = pytest.mark.timeout(1200)
@@ -88,7 +88,7 @@ def test_one_of_two_is_killed(tmp_path, rank):
             finished(process)
     small.assert_same(whole, outs[2])
     for network in ("score", "classifier"):
-        a, b = (checkpoint.load_newest(out / "checkpoints" / network) for out in (whole, outs[1]))
+        a, b = (checkpoints.load_newest(out / "checkpoints" / network) for out in (whole, outs[1]))
         assert a[0] == b[0] == small.STEPS
         for name in a[1]["ema"]:
             torch.testing.assert_close(a[1]["ema"][name], b[1]["ema"][name], rtol=1e-4, atol=1e-5)

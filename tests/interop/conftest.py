@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import selfcal
-from selfcal.data import load_data
+from selfcal.data.sources import load_data
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from selfcal.core.errors import SelfcalError
 from selfcal.interop import diffusers as ours
-from selfcal.nets import schedules
+from selfcal.nets import foreign_schedules
 from tiny_pipelines import diffusers, rewrite, save
 
 
@@ -61,7 +61,7 @@ def test_variance_exploding_pipelines(tmp_path):
 
 def test_a_misread_model_is_noticed_before_training(tmp_path, monkeypatch):
     path = save(tmp_path, diffusers.DDPMScheduler())
-    misread = {"predicts": "sample", "sigmas": schedules.ladder({})}
+    misread = {"predicts": "sample", "sigmas": foreign_schedules.ladder({})}
     monkeypatch.setattr(ours, "form_keywords", lambda adopted: misread)
     with pytest.raises(SelfcalError, match="its own denoising and selfcal's differ"):
         ours.load(path)

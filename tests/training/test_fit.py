@@ -15,7 +15,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256
 from selfcal.core.settings import resolve
 from selfcal.methods.table import METHODS
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from selfcal.training import fit as fitting
 from selfcal.training.request import Request
 from selfcal.training.stage import new_learner
@@ -61,7 +61,7 @@ def test_every_method_learns_on_points(tmp_path, method):
 def test_a_killed_run_continues_to_the_same_bits(tmp_path, monkeypatch, stop):
     """Stop right after the stop-th save (score at 10, 20; classifier at 10) and give the command again."""
     whole = trained(tmp_path / "whole")
-    saves, real_save = [], checkpoint.save
+    saves, real_save = [], checkpoints.save
 
     def save_then_die(*arguments, **keywords):
         path = real_save(*arguments, **keywords)
@@ -70,15 +70,15 @@ def test_a_killed_run_continues_to_the_same_bits(tmp_path, monkeypatch, stop):
             raise KeyboardInterrupt
         return path
 
-    monkeypatch.setattr(checkpoint, "save", save_then_die)
+    monkeypatch.setattr(checkpoints, "save", save_then_die)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "broken")
-    monkeypatch.setattr(checkpoint, "save", real_save)
+    monkeypatch.setattr(checkpoints, "save", real_save)
     torch.manual_seed(123)
     continued = trained(tmp_path / "broken")
     assert_same(weights(whole), weights(continued))
     for network in ("score", "classifier"):
-        a, b = (checkpoint.load_newest(r.path / "checkpoints" / network)[1] for r in (whole, continued))
+        a, b = (checkpoints.load_newest(r.path / "checkpoints" / network)[1] for r in (whole, continued))
         assert_same(a, b)
 
 

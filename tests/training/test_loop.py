@@ -11,8 +11,8 @@ from selfcal.core.randomness import random_state
 from selfcal.core.settings import NetworkSettings
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.scores import UNLABELED
+from selfcal.training.learning_rate import learning_rate
 from selfcal.training.loop import Learner, share
-from selfcal.training.schedule import learning_rate
 
 
 def test_learning_rate_warms_up_and_falls():

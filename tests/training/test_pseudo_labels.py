@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 import selfcal
-from selfcal.data import Pool, load_data
+from selfcal.data.pool import Pool
+from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.training.pseudo_labels import complete
 

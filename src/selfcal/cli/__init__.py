@@ -11,11 +11,25 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import comparing, measuring, sampling, training
+from selfcal.cli import adopt, compare, demo, evaluate, export, methods, report, sample, show, toy, train
 from selfcal.cli.terminal import app, problem_console
 from selfcal.core.errors import SelfcalError
 
-__all__ = ["app", "comparing", "main", "measuring", "sampling", "training"]
+__all__ = [
+    "adopt",
+    "app",
+    "compare",
+    "demo",
+    "evaluate",
+    "export",
+    "main",
+    "methods",
+    "report",
+    "sample",
+    "show",
+    "toy",
+    "train",
+]
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from selfcal.core.errors import SelfcalError, unknown
 from selfcal.core.files import write_bytes
 from selfcal.core.progress import bar
-from selfcal.data import Dataset
+from selfcal.data.dataset import Dataset
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import efficientnet, inception, judge, linear_judge
 from selfcal.evaluation.judge import cache_folder

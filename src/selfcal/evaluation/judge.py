@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from selfcal.core.files import file_sha256, write_bytes
 from selfcal.core.progress import bar
-from selfcal.data import Dataset, load_data
+from selfcal.data.dataset import Dataset
+from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")

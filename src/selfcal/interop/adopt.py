@@ -10,8 +10,8 @@ from typing import Any
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
 from selfcal.core.settings import pairs
-from selfcal.data import load_data
 from selfcal.data.dataset import Dataset
+from selfcal.data.sources import load_data
 from selfcal.interop import diffusers, score_sde
 from selfcal.nets.forms import ScoreModel
 from selfcal.run import Run

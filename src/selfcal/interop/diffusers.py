@@ -22,9 +22,16 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json
 from selfcal.interop.schedulers import own_denoising
 from selfcal.nets.builders import without_memory
+from selfcal.nets.foreign_schedules import (
+    family_of,
+    form_keywords,
+    in_words,
+    installed,
+    known_keywords,
+    network_keywords,
+)
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.recipes import Recipe, make_score_model
-from selfcal.nets.schedules import family_of, form_keywords, in_words, installed, known_keywords, network_keywords
 from selfcal.training.records import LARGEST_EXAMPLE
 
 LATENT = ("vae", "vqvae", "movq", "image_encoder")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfcal.nets.schedules import ladder, make_scheduler
+from selfcal.nets.foreign_schedules import ladder, make_scheduler
 
 LEVELS = (0.02, 0.3, 0.6, 0.9)  # where in the ladder of noise levels both are compared
 

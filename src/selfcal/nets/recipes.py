@@ -12,10 +12,10 @@ from torch import nn
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.nets.classifier import Classifier, EncoderHead, small
 from selfcal.nets.foreign import UNet, foreign_form
+from selfcal.nets.foreign_schedules import Keywords, form_keywords, network_keywords
 from selfcal.nets.forms import EDM, VE, Form, ScoreModel
 from selfcal.nets.mlp import MLP, size
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
-from selfcal.nets.schedules import Keywords, form_keywords, network_keywords
 
 Shape = Sequence[int]
 Net = Any

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
-from selfcal.data import load_data
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import reveal
 from selfcal.data.pool import Pool
+from selfcal.data.sources import load_data
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
-from selfcal.training import checkpoint, records
+from selfcal.training import checkpoints, records
 from selfcal.training.lock import check_claim, differences, sole_owner
 
 MARK = "config.json"
@@ -68,7 +68,7 @@ class RunDirectory:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     def checkpoints(self, stage: str) -> Path:
-        return self.path / "checkpoints" / stage
+        return checkpoints.folder_of(self.path, stage)
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
@@ -109,7 +109,7 @@ class RunDirectory:
 
     def _trained(self, stage: Stage) -> nn.Module:
         """A finished stage's network; one that the config does not describe is not built at all."""
-        step, weights, _ = checkpoint.load_average(self.checkpoints(stage.name))
+        step, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         wanted = stage.settings(self.settings).steps
         if step < wanted:
             raise SelfcalError(
@@ -130,10 +130,10 @@ class RunDirectory:
         steps, hashes, damaged = {}, {}, {}
         for stage in self.stages:
             folder = self.checkpoints(stage.name)
-            if checkpoint.steps_saved(folder):
+            if checkpoints.steps_saved(folder):
                 try:
-                    steps[stage.name], _, hashes[stage.name] = checkpoint.load_average(folder)
-                except checkpoint.Damaged as problem:
+                    steps[stage.name], _, hashes[stage.name] = checkpoints.load_average(folder)
+                except checkpoints.Damaged as problem:
                     damaged[stage.name] = str(problem)
         wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
         return {

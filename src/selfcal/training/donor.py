@@ -11,7 +11,7 @@ from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from selfcal.training.directory import RunDirectory
 from selfcal.training.lock import differences
 from selfcal.training.request import Prepared
@@ -24,11 +24,11 @@ class Donor:
     sha256: str
     write: Callable[[Path], object]
 
-    def take_over(self, checkpoints: Path) -> None:
+    def take_over(self, folder: Path) -> None:
         """As the score network of a new run, which then stands on its own."""
-        if not checkpoint.steps_saved(checkpoints):
-            with surfaced(f"cannot copy the score model to {checkpoints}"):
-                self.write(checkpoints)
+        if not checkpoints.steps_saved(folder):
+            with surfaced(f"cannot copy the score model to {folder}"):
+                self.write(folder)
 
 
 def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
@@ -44,14 +44,14 @@ def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     unlike += differences(theirs.noise.model_dump(), ours.noise.model_dump(), "noise")
     if unlike:
         raise SelfcalError(f"{where} was trained with another {', '.join(unlike)}")
-    step, _, sha256 = checkpoint.load_average(folder)
+    step, _, sha256 = checkpoints.load_average(folder)
     if step < theirs.score.steps:
         raise SelfcalError(f"{where}: its score model is at step {step} of {theirs.score.steps}")
-    return Donor(sha256, lambda to: checkpoint.copy(checkpoint.path_of(folder, step), to, step))
+    return Donor(sha256, lambda to: checkpoints.copy(checkpoints.path_of(folder, step), to, step))
 
 
 def from_weights(weights: Mapping[str, Tensor]) -> Donor:
     """A model that was trained elsewhere; here it counts as trained, by one step."""
     state: dict[str, Mapping[str, Tensor]] = {"weights": weights, "ema": weights, "optimizer": {}}
-    sha256 = hashlib.sha256(checkpoint.packed(weights)).hexdigest()
-    return Donor(sha256, lambda to: checkpoint.save(to, 1, state, {"network": "score"}))
+    sha256 = hashlib.sha256(checkpoints.packed(weights)).hexdigest()
+    return Donor(sha256, lambda to: checkpoints.save(to, 1, state, {"network": "score"}))

@@ -22,8 +22,8 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import NetworkSettings
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
+from selfcal.training.learning_rate import learning_rate
 from selfcal.training.processes import reduced
-from selfcal.training.schedule import learning_rate
 
 
 @dataclass(frozen=True)

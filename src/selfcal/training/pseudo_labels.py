@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selfcal.data import Dataset, Pool
+from selfcal.data.dataset import Dataset
+from selfcal.data.pool import Pool
 from selfcal.diffusion.scores import UNLABELED, Logits
 
 BATCH = 1000

@@ -13,9 +13,9 @@ from torch import Tensor
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings, presets, resolve
 from selfcal.core.version import __version__
-from selfcal.data import SOURCES, load_data
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import reveal
+from selfcal.data.sources import SOURCES, load_data
 from selfcal.methods import table
 from selfcal.methods.stage import Method
 from selfcal.nets.builders import without_memory

@@ -18,7 +18,7 @@ from selfcal.core.settings import Settings
 from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.stage import Context, Objective, Stage
-from selfcal.training import checkpoint
+from selfcal.training import checkpoints
 from selfcal.training.directory import RunDirectory
 from selfcal.training.journal import DIVERGED, ROLLED_BACK, Journal
 from selfcal.training.loop import Learner, Step
@@ -114,20 +114,20 @@ class StageTraining:
         """From the newest good checkpoint, or from the start; a damaged one is named and set aside."""
         if self.is_main:
             with surfaced(f"cannot tidy {self.folder}"):
-                checkpoint.tidy(self.folder)
-                for problem in checkpoint.set_aside_damaged(self.folder):
+                checkpoints.tidy(self.folder)
+                for problem in checkpoints.set_aside_damaged(self.folder):
                     say(problem)
         wait_for_everyone(self.accelerator)
         settings, run, stage = self.run.settings, self.run, self.stage
         self.learner = new_learner(stage, settings, run.shape, len(run.classes), self.seed, self.accelerator)
         self.objective = stage.objective(self.context)
         self.learner.memories = self.objective.memories
-        saved = checkpoint.load_newest(self.folder)
+        saved = checkpoints.load_newest(self.folder)
         if saved is not None:
             self.learner.restore(saved[0], saved[1])
             self._lower_rate(rollbacks_in(saved[2], self.folder))
         elif stage.warm_start:
-            _, weights, _ = checkpoint.load_average(run.checkpoints(stage.warm_start))
+            _, weights, _ = checkpoints.load_average(run.checkpoints(stage.warm_start))
             self.learner.network.load_state_dict(weights)
 
     def _lower_rate(self, rollbacks: list[int]) -> None:
@@ -177,12 +177,12 @@ class StageTraining:
             "the checkpoints before it are untouched, and the same command continues from them",
         ):
             self.journal.sync()
-            checkpoint.save(self.folder, step, self.learner.state(), about)
+            checkpoints.save(self.folder, step, self.learner.state(), about)
             self._thin_out()
 
     def _thin_out(self) -> None:
         every = self.run.settings.run
-        checkpoint.thin_out(self.folder, every.keep, every.keep_every, self.scheduled)
+        checkpoints.thin_out(self.folder, every.keep, every.keep_every, self.scheduled)
 
     def _roll_back(self, divergence: Diverged) -> None:
         """To the newest scheduled checkpoint that was followed by a good step, with a lower learning rate.
@@ -192,13 +192,13 @@ class StageTraining:
         """
         step, before = divergence.step, self.rollbacks
         if self.is_main:
-            good = [s for s in checkpoint.steps_saved(self.folder) if self.scheduled(s) and s < step - 1]
+            good = [s for s in checkpoints.steps_saved(self.folder) if self.scheduled(s) and s < step - 1]
             untried = [s for s in good if s not in before]
             target = max(untried) if untried else min(good, default=0)
             with surfaced(f"cannot roll back in {self.folder}"):
-                for newer in reversed(checkpoint.steps_saved(self.folder)):
+                for newer in reversed(checkpoints.steps_saved(self.folder)):
                     if newer > target:
-                        checkpoint.remove(checkpoint.path_of(self.folder, newer))
+                        checkpoints.remove(checkpoints.path_of(self.folder, newer))
         wait_for_everyone(self.accelerator)
         self._resume()
         self._lower_rate([*before, self.learner.step])

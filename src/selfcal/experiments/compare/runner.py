@@ -15,7 +15,9 @@ import torch
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_arrays
 from selfcal.core.settings import resolve
-from selfcal.data import SOURCES, Dataset, load_data, reveal
+from selfcal.data.dataset import Dataset
+from selfcal.data.labels import reveal
+from selfcal.data.sources import SOURCES, load_data
 from selfcal.evaluation.evaluate import how_many
 from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import Grid, canonical

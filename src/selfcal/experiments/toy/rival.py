@@ -21,7 +21,8 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_arrays, write_json
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
-from selfcal.data import Pool, moons
+from selfcal.data import moons
+from selfcal.data.pool import Pool
 from selfcal.diffusion.guidance import classifier_guided
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import sample_euler

@@ -1,17 +1,12 @@
-"""evaluate and show: how good a run is, and what it is."""
+"""`selfcal evaluate`: how good a run is."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole, number
 from selfcal.cli.terminal import app, out_console, say
-from selfcal.core.errors import SelfcalError
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -95,67 +90,3 @@ def print_numbers(run: Run, results: list[dict[str, Any]], title: str) -> None:
 
     strength = "λ" if run.method.guide == "classifier" else "w"  # of classifier-free guidance
     print_results(out_console, results, title, strength)
-
-
-@app.command
-def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
-    """What a run is: method, data, step, settings, metrics, hashes of its weights.
-
-    Example: selfcal show runs/digits --json
-
-    Parameters
-    ----------
-    run
-        A run directory, finished or not.
-    json_
-        Print everything as JSON.
-    """
-    from selfcal.run import load
-
-    the_run = load(run)
-    about = the_run.describe()
-    if json_:
-        print(json.dumps(about, indent=1, ensure_ascii=False))
-        return
-    out_console.print(table_of(about, {stage.role for stage in the_run.stages}))
-    for problem in about["damaged"].values():
-        say(problem)
-    if about["diverged"]:
-        out_console.print(f"diverged: {about['diverged']}", highlight=False)
-    if about["metrics"] and about["metrics"]["results"]:
-        try:
-            print_numbers(the_run, about["metrics"]["results"], "metrics.json")
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise SelfcalError(
-                f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
-            ) from None
-
-
-def table_of(about: dict[str, Any], roles: set[str]) -> Table:
-    """A line for each thing a run is made of; settings of networks that it has not are left out."""
-    from selfcal.core.settings import NETWORKS
-
-    data = about["data"]
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    table.add_row("method", about["method"])
-    table.add_row(
-        "data",
-        f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}",
-    )
-    table.add_row("labels", f"{about['labels']} ({about['labelled']} seen), seed {about['seed']}")
-    for network, steps in about["steps"].items():
-        sha = about["weights_sha256"].get(network, "")
-        table.add_row(network, f"step {about['step'].get(network, 0)} of {steps}   {sha[:16]}")
-    for section, values in about["settings"].items():
-        if section not in set(NETWORKS) - roles:
-            table.add_row(section, settings_in_words(values))
-    return table
-
-
-def settings_in_words(values: dict[str, Any]) -> str:
-    """key=value for each; of an adopted network, what it is."""
-    if values.get("network") == "adopted":
-        from selfcal.interop.diffusers import in_words
-
-        return f"adopted: {in_words(values['adopted'])}"
-    return "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict))

@@ -1,4 +1,4 @@
-"""sample and export: what a finished run is for."""
+"""`selfcal sample`: images of the wanted classes."""
 
 from __future__ import annotations
 
@@ -77,22 +77,3 @@ def check_free(target: Path, ours: bool) -> None:
     for parent in [target, *target.parents] if target.suffix != ".npz" else target.parents:
         if parent.is_file():
             raise SelfcalError(f"{parent} is a file, not a folder; give --out another name")
-
-
-@app.command
-def export(run: FinishedRun, /, *, out: Path) -> None:
-    """Write a finished run as a diffusers pipeline that loads without selfcal.
-
-    Example: selfcal export runs/adopted --out pipeline/
-
-    Parameters
-    ----------
-    out
-        The folder to make. In Python: DiffusionPipeline.from_pretrained(folder, trust_remote_code=True), then
-        pipe(class_labels=[3, 5], guidance_scale=2.0).
-    """
-    from selfcal.interop.export import export as write_pipeline
-    from selfcal.run import load
-
-    write_pipeline(load(run), out)
-    say(f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)")

@@ -1,4 +1,4 @@
-"""train and adopt: a run directory, from data or from a pretrained model."""
+"""`selfcal train`: a run directory, from data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import KINDS_OF_DATA, Changes, Data, Labels, Preset, RunOut, Seed, Steps, Whole
+from selfcal.cli.options import Changes, Data, Labels, Preset, RunOut, Seed, Steps
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -54,39 +54,6 @@ def train(
     from selfcal.run import train as run_training
 
     print_end(run_training(data, method, labels, out, score=score, show_progress=True, **options))
-
-
-@app.command
-def adopt(
-    source: Path,
-    /,
-    *,
-    data: Annotated[str, Parameter(help=f"Images like those the model was trained on: {KINDS_OF_DATA}")],
-    method: str = "cg-sc-all",
-    labels: Labels = "0.02",
-    out: RunOut,
-    steps: Whole | None = None,
-    preset: Preset = None,
-    seed: Seed = 0,
-    changes: Changes = None,
-) -> None:
-    """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
-
-    Example: selfcal adopt ddpm-digits/ --data digits --labels 4/class --out runs/adopted
-
-    Parameters
-    ----------
-    source
-        A diffusers pipeline's folder (UNet2DModel), or a checkpoint of score_sde_pytorch (.pth or .safetensors).
-    method
-        A row of `selfcal methods` that guides by a classifier.
-    steps
-        Training steps of the guide, instead of the preset's.
-    """
-    from selfcal.interop.adopt import adopt as run_adoption
-
-    options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
-    print_end(run_adoption(source, data, labels, method, out, show_progress=True, **options))
 
 
 def print_end(run: Run) -> None:

@@ -33,6 +33,10 @@ class Damaged(SelfcalError):
     """A checkpoint that is not what its manifest says."""
 
 
+def folder_of(run: Path, stage: str) -> Path:
+    return run / "checkpoints" / stage
+
+
 def path_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step:08d}"
 

@@ -1,0 +1,78 @@
+"""`selfcal show`: what a run is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from selfcal.cli.evaluate import print_numbers
+from selfcal.cli.terminal import app, out_console, say
+from selfcal.core.errors import SelfcalError
+
+
+@app.command
+def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
+    """What a run is: method, data, step, settings, metrics, hashes of its weights.
+
+    Example: selfcal show runs/digits --json
+
+    Parameters
+    ----------
+    run
+        A run directory, finished or not.
+    json_
+        Print everything as JSON.
+    """
+    from selfcal.run import load
+
+    the_run = load(run)
+    about = the_run.describe()
+    if json_:
+        print(json.dumps(about, indent=1, ensure_ascii=False))
+        return
+    out_console.print(table_of(about, {stage.role for stage in the_run.stages}))
+    for problem in about["damaged"].values():
+        say(problem)
+    if about["diverged"]:
+        out_console.print(f"diverged: {about['diverged']}", highlight=False)
+    if about["metrics"] and about["metrics"]["results"]:
+        try:
+            print_numbers(the_run, about["metrics"]["results"], "metrics.json")
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise SelfcalError(
+                f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
+            ) from None
+
+
+def table_of(about: dict[str, Any], roles: set[str]) -> Table:
+    """A line for each thing a run is made of; settings of networks that it has not are left out."""
+    from selfcal.core.settings import NETWORKS
+
+    data = about["data"]
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_row("method", about["method"])
+    table.add_row(
+        "data",
+        f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}",
+    )
+    table.add_row("labels", f"{about['labels']} ({about['labelled']} seen), seed {about['seed']}")
+    for network, steps in about["steps"].items():
+        sha = about["weights_sha256"].get(network, "")
+        table.add_row(network, f"step {about['step'].get(network, 0)} of {steps}   {sha[:16]}")
+    for section, values in about["settings"].items():
+        if section not in set(NETWORKS) - roles:
+            table.add_row(section, settings_in_words(values))
+    return table
+
+
+def settings_in_words(values: dict[str, Any]) -> str:
+    """key=value for each; of an adopted network, what it is."""
+    if values.get("network") == "adopted":
+        from selfcal.interop.diffusers import in_words
+
+        return f"adopted: {in_words(values['adopted'])}"
+    return "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict))
