@@ -11,17 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, unknown
-from selfcal.core.files import write_bytes
 from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import efficientnet, inception, judge, linear_judge
-from selfcal.evaluation.judge import cache_folder
+from selfcal.evaluation.cache import remembered
 
 BATCH = 500
 LARGE = 50  # images at a time for networks that enlarge them
@@ -140,21 +137,16 @@ def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Te
     """The training images' features, kept in the user's cache under the hashes of both."""
     if judge.name in ("pixels", "points"):  # the numbers themselves need no cache
         return judge.embed(data.x)
-    file = cache_folder() / f"features-{judge.sha256[:16]}-{data.sha256[:16]}.safetensors"
-    if file.exists():
-        try:
-            return load_file(file)["features"]
-        except SafetensorError:
-            file.unlink()  # a half-written or foreign file: make it again
-    with bar(f"features of {data.name}", len(data.x), show=show_progress) as tick:
-        parts = []
-        for part in data.x.split(BATCH):
-            parts.append(judge.embed(part))
-            tick(len(part), "")
-    features = torch.cat(parts)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(file, save({"features": features}))
-    return features
+
+    def make() -> dict[str, Tensor]:
+        with bar(f"features of {data.name}", len(data.x), show=show_progress) as tick:
+            parts = []
+            for part in data.x.split(BATCH):
+                parts.append(judge.embed(part))
+                tick(len(part), "")
+        return {"features": torch.cat(parts)}
+
+    return remembered(f"features-{judge.sha256[:32]}-{data.sha256[:32]}", make)["features"]
 
 
 def _batched(function: Callable[[Tensor], Tensor], size: int = BATCH) -> Callable[[Tensor], Tensor]:

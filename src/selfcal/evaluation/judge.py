@@ -7,8 +7,8 @@ makes it again.
 
 from __future__ import annotations
 
+import hashlib
 import math
-import os
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
 from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
+from selfcal.evaluation.cache import remembered
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128
@@ -44,23 +45,16 @@ class Judge(nn.Module):
         return self.head(self.trunk(x))
 
 
-def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "selfcal"
-
-
 def bundled(channels: int, classes: int, height: int) -> tuple[Judge, str]:
     return _read(Judge(channels, classes, height), BUNDLED), file_sha256(BUNDLED)
 
 
 def trained_on(data: Dataset, show_progress: bool = False) -> tuple[Judge, str]:
     """The judge of this data set, trained once and kept in the user's cache under the data's hash."""
-    cache = cache_folder()
-    file = cache / f"judge-{data.sha256[:32]}.safetensors"
     judge = Judge(data.shape[0], len(data.classes), data.shape[1])
-    if not file.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        _write(fit(judge, data, show_progress), file)
-    return _read(judge, file), file_sha256(file)
+    weights = remembered(f"judge-{data.sha256[:32]}", lambda: dict(fit(judge, data, show_progress).state_dict()))
+    judge.load_state_dict(weights)
+    return judge.eval(), hashlib.sha256(save(weights)).hexdigest()
 
 
 def fit(judge: Judge, data: Dataset, show_progress: bool = False) -> Judge:

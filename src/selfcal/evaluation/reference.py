@@ -1,72 +1,116 @@
-"""The real images' side of every metric, computed once; sets of samples are measured against it."""
+"""The real images' side of every metric, computed once and cached; sets of samples are measured against it."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from selfcal import metrics
+from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.samples import Samples
-from selfcal.diffusion.scores import UNLABELED
+from selfcal.evaluation.cache import remembered
 from selfcal.evaluation.features import Features, reference
+from selfcal.evaluation.sides import Frechet, Groups, Kernel, Neighbourhoods
 from selfcal.metrics import interval
 from selfcal.metrics.prdc import Balls
 
 NEIGHBOURS = 5
 LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported
+LARGE = 2000  # real images from which their own distances are worth keeping on disk
 
 Values = dict[str, float | None]
 """Metrics by name; None where the data cannot support one."""
 
 
+class Side:
+    """Real features and what follows from them alone: of all images, or of one class."""
+
+    def __init__(self, real: Tensor) -> None:
+        own = own_distances(real)
+        self.frechet = Frechet(real)
+        self.kernel = Kernel(real, own["kernel"])
+        self.near = Neighbourhoods(real, NEIGHBOURS, own["squared_radius"]) if "squared_radius" in own else None
+
+
+def own_distances(real: Tensor) -> dict[str, Tensor]:
+    """What takes all pairs of real images: the kernel's mean, and the balls' radii; from the cache if they are many."""
+
+    def make() -> dict[str, Tensor]:
+        mean = {"kernel": Kernel(real).within}
+        return mean | ({"squared_radius": Balls(real, NEIGHBOURS).squared_radius} if len(real) > NEIGHBOURS else {})
+
+    if len(real) < LARGE:
+        return make()
+    content = hashlib.sha256(real.contiguous().numpy().data).hexdigest()
+    return remembered(f"distances-{content[:32]}-{NEIGHBOURS}", make)
+
+
 class Reference:
-    """The real images' features and what follows from them alone."""
+    """The real images, all together and by class, against which sets of samples are measured."""
 
     def __init__(self, data: Dataset, judge: Features, show_progress: bool = False) -> None:
         self.judge = judge
-        self.real = reference(judge, data, show_progress)
-        self.balls = Balls(self.real, NEIGHBOURS) if len(self.real) > NEIGHBOURS else None
-        labelled = data.y != UNLABELED
-        self.labelled, self.y = self.real[labelled], data.y[labelled]
-        self.classes_are_known = data.fewest_per_class >= LEAST
+        real = reference(judge, data, show_progress)
+        classes = range(len(data.classes)) if data.fewest_per_class >= LEAST else range(0)
+        self.of_class: dict[int, Side] = {}
+        with bar(f"distances in {data.name}", 1 + len(classes), show=show_progress and len(real) > LARGE) as tick:
+            self.whole = Side(real)
+            tick(1, "")
+            for c in classes:
+                self.of_class[c] = Side(real[data.y == c])
+                tick(1, "")
 
     def intra_fid(self, samples: Samples) -> float | None:
-        return self._intra(metrics.fid, self.judge.embed(samples.x), samples.y)
+        return self.measure(samples)[0]["intra_fid"]
 
     def measure(self, samples: Samples, intervals: bool = False) -> tuple[Values, dict[str, list[float] | None] | None]:
         """The metrics of one set of samples, and their 95 % intervals."""
-        fake = self.judge.embed(samples.x)
-        probabilities = None if self.judge.classify is None else self.judge.classify(samples.x)
-        recognised = probabilities if self.judge.recognise is None else self.judge.recognise(samples.x)
+        groups = Groups.in_turn(len(samples), interval.GROUPS if intervals else 1)
+        numbers = self._distances(self.judge.embed(samples.x), samples.y, groups) | self._judged(samples, groups)
+        values = {name: None if n is None else float(n[0]) for name, n in numbers.items()}
+        if not intervals:
+            return values, None
+        return values, {name: interval.of_leave_outs(values[name], n) for name, n in numbers.items()}
 
-        def of(mask: Tensor) -> Values:
-            opinion = None if probabilities is None else probabilities[mask]
-            recognition = None if recognised is None else recognised[mask]
-            return self._values(fake[mask], samples.y[mask], opinion, recognition)
-
-        values = of(torch.ones(len(fake), dtype=torch.bool))
-        return values, interval.jackknife(of, values, len(fake)) if intervals else None
-
-    def _values(self, fake: Tensor, y: Tensor, probabilities: Tensor | None, recognised: Tensor | None) -> Values:
+    def _distances(self, fake: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor | None]:
         """A key here, and a row of report/columns.py, make a column of every table."""
-        inside: tuple[float | None, float | None] = (None, None)
-        if self.balls is not None:
-            inside = self.balls.density_coverage(fake)
+        near = None if self.whole.near is None else self.whole.near(fake, groups)
+        intra = self._intra(lambda side: side.near, fake, y, groups)
         return {
-            "intra_fid": self._intra(metrics.fid, fake, y),
-            "fid": metrics.fid(self.real, fake),
-            "kid": metrics.kid(self.real, fake),
-            "density": inside[0],
-            "coverage": inside[1],
-            "intra_density": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[0], fake, y),
-            "intra_coverage": self._intra(lambda r, f: metrics.density_coverage(r, f, NEIGHBOURS)[1], fake, y),
-            "inception_score": None if recognised is None else metrics.inception_score(recognised, splits=1)[0],
-            "accuracy": None if probabilities is None else metrics.generation_accuracy(probabilities, y),
+            "intra_fid": self._intra(lambda side: side.frechet, fake, y, groups),
+            "fid": self.whole.frechet(fake, groups),
+            "kid": self.whole.kernel(fake, groups),
+            "density": None if near is None else near[:, 0],
+            "coverage": None if near is None else near[:, 1],
+            "intra_density": None if intra is None else intra[:, 0],
+            "intra_coverage": None if intra is None else intra[:, 1],
         }
 
-    def _intra(self, metric: Callable[[Tensor, Tensor], float], fake: Tensor, y: Tensor) -> float | None:
-        """None where too few images are known to be of a class to tell how it is distributed."""
-        return metrics.per_class(metric, self.labelled, self.y, fake, y) if self.classes_are_known else None
+    def _judged(self, samples: Samples, groups: Groups) -> dict[str, Tensor | None]:
+        """What the judge makes of the images: how sure and how varied it finds them, and whether they are as asked."""
+        probabilities = None if self.judge.classify is None else self.judge.classify(samples.x)
+        recognised = probabilities if self.judge.recognise is None else self.judge.recognise(samples.x)
+        scores = accuracy = None
+        if recognised is not None:
+            scores = [metrics.inception_score(recognised[mask], splits=1)[0] for mask in groups.masks()]
+        if probabilities is not None:
+            accuracy = [metrics.generation_accuracy(probabilities[m], samples.y[m]) for m in groups.masks()]
+        return {
+            "inception_score": None if scores is None else torch.tensor(scores, dtype=torch.float64),
+            "accuracy": None if accuracy is None else torch.tensor(accuracy, dtype=torch.float64),
+        }
+
+    def _intra(self, metric: Callable, fake: Tensor, y: Tensor, groups: Groups) -> Tensor | None:
+        """The mean over the classes; None where too few images are known to be of a class to tell how it is
+        distributed."""
+        values = []
+        for c, side in self.of_class.items():
+            of_side, members = metric(side), y == c
+            if of_side is None or not members.any():
+                return None
+            values.append(of_side(fake[members], groups.among(members)))
+        return torch.stack(values).mean(0) if values else None

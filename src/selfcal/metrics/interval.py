@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import torch
 from torch import Tensor
 
 GROUPS = 10
-REACH = 2.262157  # 97.5 % quantile of Student's t with GROUPS − 1 degrees of freedom
 METHOD = (
     f"delete-a-group jackknife over the generated samples (ece: the guide's test images), {GROUPS} groups, "
     "Student's t, 95 %"
@@ -26,13 +26,26 @@ def jackknife(
     """
     group = torch.arange(count) % GROUPS
     parts = [measure(group != g) for g in range(GROUPS)]
-    intervals: dict[str, list[float] | None] = {}
+    intervals = {}
     for name, value in values.items():
-        leftouts = [p[name] for p in parts]
-        if value is None or any(f is None for f in leftouts):
-            intervals[name] = None
-            continue
-        each = torch.tensor(leftouts, dtype=torch.float64)
-        error = float(((GROUPS - 1) / GROUPS * (each - each.mean()).square().sum()).sqrt())
-        intervals[name] = [value - REACH * error, value + REACH * error]
+        leave_outs = [p[name] for p in parts]
+        lacks = value is None or any(v is None for v in leave_outs)
+        intervals[name] = None if lacks else of_leave_outs(value, torch.tensor([value, *leave_outs]).double())
     return intervals
+
+
+def of_leave_outs(value: float | None, numbers: Tensor | None) -> list[float] | None:
+    """The interval around a value from (1 + GROUPS,) numbers: of all samples, and of all but each group."""
+    if value is None or numbers is None or not numbers.isfinite().all():
+        return None
+    each = numbers[1:]
+    error = float(((GROUPS - 1) / GROUPS * (each - each.mean()).square().sum()).sqrt())
+    return [value - reach() * error, value + reach() * error]
+
+
+@cache
+def reach() -> float:
+    """97.5 % quantile of Student's t with GROUPS − 1 degrees of freedom."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, GROUPS - 1))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from selfcal.metrics.fid import check_features
 
-ROWS = 2048
+ROWS = 512
 
 
 def kid(real: Tensor, fake: Tensor) -> float:
@@ -14,14 +15,16 @@ def kid(real: Tensor, fake: Tensor) -> float:
     check_features(real=real, fake=fake)
     real, fake = real.double(), fake.double()
     n, m = len(real), len(fake)
-    within_real = (_total(real, real) - _diagonal(real)) / (n * (n - 1))
-    within_fake = (_total(fake, fake) - _diagonal(fake)) / (m * (m - 1))
-    return within_real + within_fake - 2 * _total(real, fake) / (n * m)
+    within_real = (float(kernel_rows(real, real).sum()) - float(diagonal(real).sum())) / (n * (n - 1))
+    within_fake = (float(kernel_rows(fake, fake).sum()) - float(diagonal(fake).sum())) / (m * (m - 1))
+    return within_real + within_fake - 2 * float(kernel_rows(fake, real).sum()) / (n * m)
 
 
-def _total(a: Tensor, b: Tensor) -> float:
-    return sum(float((rows @ b.T / b.shape[1] + 1).pow(3).sum()) for rows in a.split(ROWS))
+def kernel_rows(a: Tensor, b: Tensor) -> Tensor:
+    """Σ_j k(a_i, b_j) for every row of a, (N,), block by block."""
+    return torch.cat([(rows @ b.T / b.shape[1] + 1).pow(3).sum(1) for rows in a.split(ROWS)])
 
 
-def _diagonal(a: Tensor) -> float:
-    return float((a.square().sum(-1) / a.shape[1] + 1).pow(3).sum())
+def diagonal(a: Tensor) -> Tensor:
+    """k(a_i, a_i) for every row, (N,)."""
+    return (a.square().sum(-1) / a.shape[1] + 1).pow(3)

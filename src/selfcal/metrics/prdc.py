@@ -37,7 +37,7 @@ def precision_recall(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, flo
 class Balls:
     """A ball around each point, open, reaching to its k-th nearest neighbour among the others."""
 
-    def __init__(self, points: Tensor, k: int, name: str = "real") -> None:
+    def __init__(self, points: Tensor, k: int, name: str = "real", squared_radius: Tensor | None = None) -> None:
         if not isinstance(k, int) or k < 1:
             raise SelfcalError(f"k = {k}: a whole number of at least one neighbour is needed")
         if len(points) <= k:
@@ -46,11 +46,13 @@ class Balls:
         self.points = points
         # Distances do not change when everything is shifted, rounding errors shrink.
         self.origin = sum(part.double().sum(0) for part in points.split(COLUMNS)) / len(points)
-        self.squared_radius = torch.cat([self._radii(start) for start in range(0, len(points), ROWS)])
+        if squared_radius is None:
+            squared_radius = torch.cat([self._radii(start) for start in range(0, len(points), ROWS)])
+        self.squared_radius = squared_radius
 
     def density_coverage(self, others: Tensor) -> tuple[float, float]:
         inside = covered = 0
-        for block in self._inside(others):
+        for block in self.inside(others):
             inside += int(block.sum())
             covered += int(block.any(1).sum())
         return inside / (self.k * len(others)), covered / len(self.points)
@@ -58,11 +60,11 @@ class Balls:
     def share_inside(self, others: Tensor) -> float:
         """How many of the others lie in at least one ball."""
         inside = torch.zeros(len(others), dtype=torch.bool)
-        for block in self._inside(others):
+        for block in self.inside(others):
             inside |= block.any(0)
         return float(inside.double().mean())
 
-    def _inside(self, others: Tensor) -> Iterator[Tensor]:
+    def inside(self, others: Tensor) -> Iterator[Tensor]:
         """Blocks (rows, others) of: does other j lie in the ball of point i?"""
         for start in range(0, len(self.points), ROWS):
             rows = self.points[start : start + ROWS]
