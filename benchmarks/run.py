@@ -17,6 +17,7 @@ from accelerate import Accelerator
 
 import selfcal
 from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
+from heads import guide_steps
 from metrics import fid_against_sqrtm, many_points, neighbours_against_prdc
 from selfcal.core.settings import Settings
 from selfcal.data.pool import Pool
@@ -25,7 +26,7 @@ from selfcal.evaluation.reference import Reference
 from selfcal.experiments import costs
 from selfcal.experiments.demo.demo import demo
 from selfcal.methods.stage import Context, Stage
-from selfcal.methods.table import CLASSIFIER_SCALES, METHODS
+from selfcal.methods.table import CLASSIFIER_GRIDS, METHODS
 from selfcal.nets.builders import build_score
 from selfcal.training.plan import Trial
 from selfcal.training.request import Request
@@ -91,7 +92,7 @@ def default_sampler_against_pc() -> None:
             judging += time.perf_counter() - paused
         return statistics.mean(values), time.perf_counter() - began - judging
 
-    scale = min(CLASSIFIER_SCALES, key=lambda s: measured((10_000,), s)[0])
+    scale = min(CLASSIFIER_GRIDS["paper"], key=lambda s: measured((10_000,), s)[0])
     quick, quick_seconds = measured((0, 1, 2), scale)
     paper, paper_seconds = measured((0, 1, 2), scale, sampler="pc")
     evaluations = run.sample(count=1, scale=scale).made["evaluations"]
@@ -138,10 +139,19 @@ def full_scale() -> None:
     say("an SC step at full size, batch 2", f"{seconds:.1f} s and {gigabytes:.1f} GB", "≤ 20 GB", gigabytes <= 20)
 
 
+def heads() -> None:
+    """Guides of images: what the energy head and self-calibration cost."""
+    seconds = guide_steps()
+    sc, head = seconds["sc"] / seconds["ce"], seconds["ce"] / seconds["ce, pooled"]
+    say("an SC+CE step on the fashion-small network costs", f"{sc:.2f} CE steps", "≤ 2.3", sc <= 2.3)
+    say("a step with the energy head costs", f"{head:.2f} of one with the pooled head", "≤ 1.05", head <= 1.05)
+
+
 PARTS = {
     "steps": cost_of_a_step,
     "metrics": metrics,
     "full-scale": full_scale,
+    "heads": heads,
     "samplers": default_sampler_against_pc,
 }
 

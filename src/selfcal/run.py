@@ -83,6 +83,7 @@ class Run:
         curve: bool = True,
         seed: int = 0,
         show_progress: bool = False,
+        alone: bool = False,
         keep: Callable[[Samples], None] = lambda samples: None,
         **options: float,
     ) -> dict[str, Any]:
@@ -90,11 +91,11 @@ class Run:
 
         scales: the method's usual one if left out; of several the best is chosen on samples of their own.
         intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
-        keep: called with every reported set of samples.
+        alone: also each network as a generator by itself. keep: called with every reported set of samples.
         """
         if self.diverged:
-            report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None}
-            report["diverged"] = self.diverged
+            report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
+            report |= {"alone": [], "diverged": self.diverged}
         else:
             report = evaluate(
                 self._subject(),
@@ -106,6 +107,7 @@ class Run:
                 curve=curve,
                 seed=seed,
                 show_progress=show_progress,
+                alone=alone,
                 keep=keep,
             )
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None}

@@ -8,6 +8,7 @@ import torch
 from selfcal.core.errors import SelfcalError
 from selfcal.data.sources import load_data
 from selfcal.evaluation import features as extractors
+from selfcal.evaluation.cache import cache_folder
 from selfcal.metrics import generation_accuracy
 
 
@@ -35,7 +36,7 @@ def test_reference_features_are_cached_by_content():
     data = load_data("digits")
     judge = extractors.find("auto", data)
     first = extractors.reference(judge, data)
-    (file,) = extractors.cache_folder().glob("features-*")
+    (file,) = cache_folder().glob("features-*")
     assert torch.equal(first, extractors.reference(judge, data))
     file.write_bytes(b"damaged")
     assert torch.equal(first, extractors.reference(judge, data))

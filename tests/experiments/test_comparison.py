@@ -43,7 +43,7 @@ def test_every_cell_is_a_run_with_an_outcome(grid):
         with np.load(cell.pictures(grid.out)) as pictures:
             assert pictures["images"].shape == (10, 10, 1, 8, 8)
     guided = json.loads(Cell("cg", "0.02", 0).outcome(grid.out).read_text())
-    assert [row["scale"] for row in guided["selection"]] == [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5]
+    assert [row["scale"] for row in guided["selection"]] == [1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     best = min(guided["selection"], key=lambda row: row["intra_fid"])
     assert guided["results"][0]["scale"] == best["scale"]
     assert guided["results"][0]["intra_fid"] != best["intra_fid"], "the reported samples are not those λ was chosen on"
@@ -223,7 +223,7 @@ def test_the_page_tells_who_chose_the_largest_scale_and_what_was_lost(grid, tmp_
     file.write_text(json.dumps(json.loads(file.read_text()) | lost))
     file = Cell("cg", "0.02", 0).outcome(out)
     outcome = json.loads(file.read_text())
-    outcome["results"][0]["scale"] = 2.5
+    outcome["results"][0]["scale"] = 6.0
     file.write_text(json.dumps(outcome))
     write_page(out)
     for name in ("table.md", "report.html"):

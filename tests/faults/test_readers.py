@@ -67,7 +67,7 @@ IMAGES = {form: image(form) for form in ("PNG", "JPEG", "BMP", "GIF", "TIFF", "W
 
 
 def read_csv(path):
-    points = selfcal.data.Dataset("d", *_points())
+    points = selfcal.data.dataset.Dataset("d", *_points())
     return reveal(points, str(path), 0)
 
 

@@ -181,12 +181,22 @@ def test_every_weight_is_a_setting(method, term, setting):
         ("cg-jem", "jem", {"jem_naive": True}),
         ("cg-robust", "ce", {"robust_epsilon": 2.0}),
         ("cg-robust", "ce", {"robust_steps": 1}),
+        ("cg-sc-online", "online", {"online_sharpening": 0.5}),
     ],
 )
 def test_every_other_setting_of_a_term_reaches_it(method, term, changes):
     batch = half_labelled()
     before, after = (losses(method, "classifier", batch, **c)[term][1].item() for c in ({}, changes))
     assert abs(before - after) > 1e-6
+
+
+def test_the_threshold_of_its_own_targets_reaches_them():
+    """With sharpening so weak that the perfect classifier is hardly ever sure."""
+    strict, lax = (
+        losses("cg-sc-online", "classifier", half_labelled(), online_sharpening=0.02, online_threshold=t)["online"][1]
+        for t in (0.99, 0.0)
+    )
+    assert strict.item() < 0.5 * lax.item()
 
 
 # --- draws ------------------------------------------------------------------------------------------
@@ -207,6 +217,8 @@ DRAWS = {
     "cfg-all": {"conditional": HALF},
     "cg-sc-pl": {"score": FROM_ALL, "classifier": HALF, "classifier-round-1": HALF},
     "dpt": {"classifier": HALF, "conditional": LABELLED_ONLY},
+    "cg-sc-online": GUIDED | {"classifier": HALF},
+    "dpt-online": {"classifier": HALF, "conditional": LABELLED_ONLY},
 }
 
 
@@ -293,8 +305,8 @@ def test_what_the_table_says_is_what_the_mask_does(method, stage, term):
     sees = stage_of(method, stage).terms(context())[term].sees
     y = torch.tensor([0, UNLABELED, 1, UNLABELED])
     counted = sees.weights(y) > 0
-    assert counted.tolist() == ([True] * 4 if str(sees) == "all" else [True, False, True, False])
-    assert str(sees) in ("all", "labelled")
+    masks = {"all": [True] * 4, "labelled": [True, False, True, False], "unlabelled": [False, True, False, True]}
+    assert counted.tolist() == masks[str(sees)]
 
 
 def test_each_role_is_read_in_its_own_way():

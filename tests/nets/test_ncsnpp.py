@@ -12,7 +12,7 @@ from selfcal.methods.reading import Reading
 from selfcal.methods.terms.self_calibration import self_calibration
 from selfcal.nets.blocks import Attention, double, halve
 from selfcal.nets.builders import build_score, without_memory
-from selfcal.nets.classifier import EncoderHead
+from selfcal.nets.classifier import HEADS
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
 
 SMALL = {"width": 8, "multipliers": (1, 2), "blocks": 1, "attention": (1,), "dropout": 0.0}
@@ -39,7 +39,10 @@ def test_the_papers_parameter_counts():
     assert held(without_memory(build_score, settings, (3, 32, 32), 10)) == 62_758_915
 
 
-@pytest.mark.parametrize("network", [NCSNpp(1, **SMALL), EncoderHead(Encoder(1, **SMALL), 3)])
+HEADED = [head(Encoder(1, **SMALL), 3) for head in HEADS.values()]
+
+
+@pytest.mark.parametrize("network", [NCSNpp(1, **SMALL), *HEADED])
 def test_twice_differentiable_to_finite_differences(network):
     network = stirred(network)
     sigma = torch.tensor([0.3, 2.0], dtype=torch.float64)
@@ -52,8 +55,9 @@ def test_twice_differentiable_to_finite_differences(network):
     assert torch.autograd.gradgradcheck(value, x)
 
 
-def test_every_parameter_of_a_classifier_learns_from_self_calibration():
-    network = EncoderHead(Encoder(1, **SMALL), 3)
+@pytest.mark.parametrize("head", HEADS)
+def test_every_parameter_of_a_classifier_learns_from_self_calibration(head):
+    network = HEADS[head](Encoder(1, **SMALL), 3)
     for p in network.parameters():
         nn.init.normal_(p, std=0.1)
     batch = Noise(0.02, 10.0).perturb(torch.rand(4, 1, 8, 8) * 2 - 1, torch.tensor([0, 1, 2, -1]))

@@ -38,6 +38,7 @@ def compare(
     jobs: Whole | None = None,
     steps: Steps = None,
     count: Count | None = None,
+    scales: str = "wide",
     preset: Preset = None,
     seed: FirstSeed = 0,
     changes: Changes = None,
@@ -57,13 +58,22 @@ def compare(
         How many seeds; each chooses other labelled images, first weights and noise.
     out
         The folder to make or continue: table.md, table.csv, table.tex and report.html.
+    scales
+        The grid that λ is chosen from: wide (1 to 6), or paper (0.5 to 2.5).
     jobs
         Cells at a time; as many as there are cores, or one on a GPU, if left out.
     """
     from selfcal.experiments.compare import compare as run_comparison
 
     rows = methods_of(methods)
-    options: dict[str, Any] = {"seed": seed, "steps": steps, "count": count, "preset": preset, "jobs": jobs}
+    options: dict[str, Any] = {
+        "seed": seed,
+        "steps": steps,
+        "count": count,
+        "scales": scales,
+        "preset": preset,
+        "jobs": jobs,
+    }
     options |= {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
     print_end(run_comparison(data, rows, names(labels), seeds, out, show_progress=True, **options))
 

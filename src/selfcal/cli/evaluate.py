@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,8 @@ def evaluate(
     Parameters
     ----------
     scales
-        Guidance scales separated by commas, or "paper" for its grid; the best is chosen on separate samples.
+        Guidance scales separated by commas, "paper" for its grid, or "wide" for one that reaches further; the best
+        is chosen on separate samples.
     count
         Samples per λ; as many as there are training images, at most 5000, if left out.
     features
@@ -48,15 +50,15 @@ def evaluate(
     from selfcal.run import load
 
     the_run, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
-    options["scales"] = wanted_scales(scales, the_run.method.scales)
+    options["scales"] = wanted_scales(scales, the_run.method.grids)
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
     print_report(the_run, the_run.evaluate(show_progress=True, **options))
 
 
-def wanted_scales(text: str | None, paper: tuple[float, ...]) -> list[float] | None:
+def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | None:
     if text is None:
         return None
-    values = list(paper) if text == "paper" else [number(s, "--scales") for s in text.split(",")]
+    values = grids[text] if text in grids else [number(s, "--scales") for s in text.split(",")]
     return list(dict.fromkeys(values))
 
 
@@ -76,13 +78,27 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
             f"calibration error {clean['ece']:.3f}",
             highlight=False,
         )
+    print_learned(report)
     say(f"written to {run.path / 'metrics.json'}")
+    scales = [r["scale"] for r in report["results"]]
+    if len(scales) > 1 and any(r["chosen"] and r["scale"] == max(scales) for r in report["results"]):
+        say(f"the largest scale, {max(scales):g}, was chosen: more guidance might be better still")
     if len(report["results"]) > 1:
         from selfcal.report.figures import guidance_curve
 
         figure = run.path / "guidance.svg"
         write_text(figure, guidance_curve(report["results"]))
         say(f"density, coverage and intra-FID over the scales: {figure}")
+
+
+def print_learned(report: dict[str, Any]) -> None:
+    """How much of its inner score the guide has learned, beside the score model, over the noise."""
+    if report["learned"]:
+        parts = [f"σ={row['sigma']:.2g}: {row['guide']:.2f}" for row in report["learned"]]
+        say(f"the guide's inner score, its loss as a fraction of a zero score's: {', '.join(parts)}")
+    if report["learned"] and all(row["score"] is not None for row in report["learned"]):
+        parts = [f"{row['score']:.2f}" for row in report["learned"]]
+        say(f"the score model's, at the same noise: {', '.join(parts)}")
 
 
 def print_numbers(run: Run, results: list[dict[str, Any]], title: str) -> None:

@@ -63,6 +63,9 @@ def table_of(about: dict[str, Any], roles: set[str]) -> Table:
     for network, steps in about["steps"].items():
         sha = about["weights_sha256"].get(network, "")
         table.add_row(network, f"step {about['step'].get(network, 0)} of {steps}   {sha[:16]}")
+    for network, fractions in about["learned"].items():
+        for name, value in fractions.items():
+            table.add_row(f"{network} learned", f"{name.removesuffix('_fraction')} loss {value:.3f} of a zero score's")
     for section, values in about["settings"].items():
         if section not in set(NETWORKS) - roles:
             table.add_row(section, settings_in_words(values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -55,6 +55,17 @@ class NetworkSettings(Section):
     blocks: int = Field(3, ge=1, le=2**10, description="residual blocks; of the U-Net, at each resolution")
     multipliers: Sizes = Field((1, 2, 2, 2), description="ncsnpp: channels at each halving, in widths")
     attention: Sizes = Field((16,), description="ncsnpp: the resolutions at which pixels attend to each other")
+    patch: int = Field(
+        1, ge=1, le=64, description="ncsnpp: squares of so many pixels enter as one, with a channel for each of them"
+    )
+    head: str = Field(
+        "energy",
+        description="of an ncsnpp classifier: energy (a sum over pixels and resolutions, whose inner score can learn) "
+        "or pooled (a mean over the innermost pixels)",
+    )
+    start: Literal["scratch", "score"] = Field(
+        "scratch", description="of an ncsnpp classifier: scratch, or score (the score model's encoder, where it fits)"
+    )
     fourier_scale: float = Field(
         16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
     )
@@ -66,6 +77,7 @@ class NetworkSettings(Section):
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2)
     lr: float = Field(1e-3, gt=0)
+    beta2: float = Field(0.999, ge=0, lt=1, description="how long Adam remembers squared gradients")
     warmup: int = Field(100, ge=0, description="steps of linear warm-up")
     decay: float = Field(1.0, ge=0, description="lr falls as (1 − step/steps)^decay; 0 keeps it constant")
     clip: float = Field(1.0, gt=0, description="largest global gradient norm")
@@ -75,7 +87,12 @@ class NetworkSettings(Section):
 class TermSettings(Section):
     """Weights of the terms of the paper (which method uses which: `selfcal methods`)."""
 
-    sc_weight: float = Field(1.0, ge=0, description="λ_SC, weight of the self-calibration loss")
+    sc_weight: float = Field(
+        1.0,
+        ge=0,
+        description="λ_SC; multiplies ½‖σ s + z‖² summed over all pixels and channels (a zero inner score's is half "
+        "their number), or their mean with sc_per_dimension",
+    )
     sc_rebalance: bool = Field(
         True,
         description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images",
@@ -95,6 +112,9 @@ class TermSettings(Section):
     robust_steps: int = Field(7, ge=1, description="steps of the attack")
     robust_grows: bool = Field(False, description="let the radius grow as max(1, σ/σ_d)")
     cfg_drop: float = Field(0.1, ge=0, le=1, description="probability of dropping a label (p_uncond)")
+    online_weight: float = Field(1.0, ge=0, description="weight of the classifier's own targets (cg-sc-online)")
+    online_threshold: float = Field(0.9, ge=0, le=1, description="confidence on the clean image from which it teaches")
+    online_sharpening: float = Field(2.0, gt=0, description="what its logits are multiplied by to make targets")
     pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
     pl_rounds: int = Field(1, ge=1, le=100, description="times of labelling and training on")
     pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")

@@ -10,18 +10,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.generator import Sampling, spread
+from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation import features as extractors
 from selfcal.evaluation.features import Features
-from selfcal.evaluation.guide import Subject, ece_interval, guide_by_sigma, guide_split
+from selfcal.evaluation.guide import Subject, ece_interval, guide_by_sigma, guide_split, learned_by_sigma
 from selfcal.evaluation.reference import NEIGHBOURS, Reference
 from selfcal.metrics import interval
 from selfcal.metrics.comparable import ENOUGH
 
 MOST = 5000  # samples, unless the user asks for more
+ALONE = ("unconditional", "classifier-only-unconditional", "classifier-only")  # rows of guidance.GUIDES
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
 
 
@@ -36,6 +40,7 @@ def evaluate(
     curve: bool = True,
     seed: int = 0,
     show_progress: bool = False,
+    alone: bool = False,
     keep: Callable[[Samples], None] = lambda samples: None,
 ) -> dict[str, Any]:
     """The report; see `Run.evaluate`, which writes it."""
@@ -45,6 +50,7 @@ def evaluate(
     reference = Reference(subject.data, judge, show_progress)
     guide = guide_by_sigma(subject)
     calibration = ece_interval(subject) if guide and intervals else {}
+    learned = learned_by_sigma(subject)
     y = spread(range(len(subject.data.classes)), count)
 
     def draw(scale: float, sample_seed: int) -> Samples:
@@ -64,6 +70,8 @@ def evaluate(
                 "scale": scale,
                 **values,
                 "ece": guide[0]["ece"] if guide else None,
+                "guide_accuracy": guide[0]["accuracy"] if guide else None,
+                "sc_fraction": sum(row["guide"] or 0.0 for row in learned) / len(learned) if learned else None,
                 "intervals": None if ranges is None else ranges | calibration,
                 "interval_method": interval.METHOD if intervals else None,
                 "sampler": samples.made["sampler"],
@@ -78,7 +86,28 @@ def evaluate(
         "selection": [{"scale": s, **values} for s, values in trials.items()],
         "guide": guide,
         "guide_split": guide_split(subject)[2] if guide else None,
+        "learned": learned,
+        "alone": measured_alone(subject, y, reference, seed, keep) if alone else [],
     }
+
+
+def measured_alone(
+    subject: Subject, y: Tensor, reference: Reference, seed: int, keep: Callable[[Samples], None]
+) -> list[dict[str, Any]]:
+    """Each network as a generator by itself, unguided: the paper's appendix on classifiers read as energies."""
+    rows = []
+    for guide in ALONE:
+        if not set(GUIDES[guide].needs) <= set(subject.generator.networks):
+            continue
+        samples = subject.generator.sample(y, Sampling(guide=guide), seed)
+        row: dict[str, Any] = {"guide": guide, "diverged": not bool(samples.x.isfinite().all())}
+        if not row["diverged"]:
+            keep(samples)
+            values = reference.measure(samples)[0]
+            of_classes = guide == "classifier-only"  # the others know of none
+            row |= {k: v for k, v in values.items() if of_classes or k in ("fid", "kid", "inception_score")}
+        rows.append(row)
+    return rows
 
 
 def checked_scales(scales: Sequence[float] | None, subject: Subject) -> Sequence[float]:

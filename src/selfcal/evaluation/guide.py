@@ -11,10 +11,12 @@ from torch import Tensor
 from selfcal import metrics
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.generator import Generator
-from selfcal.diffusion.scores import UNLABELED
+from selfcal.diffusion.guidance import inner_unconditional
+from selfcal.diffusion.scores import UNLABELED, ScoreFn
 from selfcal.metrics import interval
 
 REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
+MOST_LEARNED = 500  # images on which losses of scores are measured
 DRAWS = 5000  # but no more in all: large test sets are thinned there
 
 
@@ -38,6 +40,44 @@ def guide_split(subject: Subject) -> tuple[Tensor, Tensor, str]:
     return data.x[hidden], data.y[hidden], "training images whose labels were hidden"
 
 
+def learned_by_sigma(subject: Subject) -> list[dict[str, float | None]]:
+    """At growing noise, the denoising loss of the guide's inner score and of the score model, as fractions of a zero
+    score's: 1 has learned nothing. On images that were not trained on, where there are any."""
+    generator, data = subject.generator, subject.data
+    networks = generator.networks
+    if "classifier" not in networks:
+        return []
+    x0 = evenly(data.x_test if len(data.x_test) else data.x, MOST_LEARNED)
+    scores = {"guide": inner_unconditional(networks["classifier"]), "score": networks.get("score")}
+    table: list[dict[str, float | None]] = []
+    for sigma in levels(generator):
+        z = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
+        row = {role: None if s is None else _fraction(s, x0, z, sigma, generator) for role, s in scores.items()}
+        table.append({"sigma": sigma, **row})
+    return table
+
+
+def _fraction(score: ScoreFn, x0: Tensor, z: Tensor, sigma: float, generator: Generator) -> float:
+    """‖σ s(x₀ + σ z, σ) + z‖² / ‖z‖², over all examples."""
+    error = 0.0
+    for part, noise in zip(x0.split(generator.batch), z.split(generator.batch), strict=True):
+        level = torch.full((len(part),), sigma, device=generator.device)
+        with torch.no_grad():
+            s = score((part + sigma * noise).to(generator.device), level).cpu()
+        error += float((sigma * s + noise).square().sum())
+    return error / float(z.square().sum())
+
+
+def levels(generator: Generator) -> list[float]:
+    """From σ_min up, equal ratios."""
+    return generator.noise.geometric(9)[:-1].flip(0).tolist()
+
+
+def evenly(x: Tensor, most: int) -> Tensor:
+    """At most so many examples, spread over all."""
+    return x[:: max(1, -(-len(x) // most))]
+
+
 def ece_interval(subject: Subject) -> dict[str, list[float] | None]:
     """The interval of the guide's calibration error on clean images, leaving out a tenth of the images in turn."""
     x, y, _ = guide_split(subject)
@@ -58,9 +98,8 @@ def guide_by_sigma(subject: Subject) -> list[dict[str, float]]:
     if "classifier" not in generator.networks or not len(x):
         return []
     rng = torch.Generator().manual_seed(0)
-    levels = generator.noise.geometric(9)[:-1].flip(0).tolist()
     table = []
-    for i, sigma in enumerate(levels):
+    for i, sigma in enumerate(levels(generator)):
         repeats = 1 if i == 0 else max(1, min(REPEATS, DRAWS // len(x)))
         thinned = slice(None, None, 1 if i == 0 else -(-len(x) // DRAWS))
         noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))

@@ -69,6 +69,8 @@ class Frechet:
         return torch.stack([self._distance(x[mask]) for mask in groups.masks()])
 
     def _distance(self, x: Tensor) -> Tensor:
+        if len(x) < 2:  # what is left of a small class has no spread
+            return x.new_full((), torch.nan)
         mean = x.mean(0)
         centred = (x - mean) / (len(x) - 1) ** 0.5
         turned = centred @ self.factor

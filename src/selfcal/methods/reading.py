@@ -39,6 +39,7 @@ class Sees:
 
 ALL = Sees("all", lambda y: torch.ones_like(y))
 LABELLED = Sees("labelled", lambda y: y != UNLABELED)
+UNLABELLED = Sees("unlabelled", lambda y: y == UNLABELED)
 
 
 def in_true_shares(label_fraction: float) -> Sees:

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selfcal.core.errors import look_up
 from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data.pool import Pool
 from selfcal.diffusion.noise import Noise, Noisy
 from selfcal.methods.reading import Remembers, Sees, Term
+from selfcal.methods.terms.dsm import fraction
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Weighted:
     weight: float
     term: Term
     sees: Sees
+    score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
 
 
 Draw = Callable[[Pool, int, torch.Generator | None], Tensor]
@@ -57,8 +60,14 @@ class Objective:
     read: Callable[[Any, Noisy], Any]
 
     def __call__(self, network: nn.Module, batch: Noisy) -> Losses:
-        reading = self.read(network, batch)
-        return {name: (t.weight, t.term(reading.through(t.sees))) for name, t in self.terms.items()}
+        """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log."""
+        reading, losses = self.read(network, batch), Losses()
+        for name, t in self.terms.items():
+            view = reading.through(t.sees)
+            losses[name] = t.weight, t.term(view)
+            if t.score is not None:
+                losses[f"{name}_fraction"] = 0.0, fraction(view, t.score(view)).detach()
+        return losses
 
     @property
     def memories(self) -> dict[str, Remembers]:
@@ -98,5 +107,8 @@ class Method:
     title: str
     stages: Callable[[Settings], tuple[Stage, ...]]
     guide: str  # a row of guidance.GUIDES
-    scales: tuple[float, ...]  # the paper's grid of guidance strengths
+    grids: Mapping[str, tuple[float, ...]]  # guidance strengths to choose from: "paper", its own, and "wide"
     scale: float  # what is used unless one asks for another
+
+    def grid(self, name: str) -> tuple[float, ...]:
+        return look_up("grid of guidance scales", name, self.grids)

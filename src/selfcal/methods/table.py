@@ -3,7 +3,7 @@ which part of the data, and how it guides. Nothing else in selfcal asks for a me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,27 +13,46 @@ from selfcal.core.errors import look_up
 from selfcal.core.settings import Settings
 from selfcal.data.pool import Pool
 from selfcal.diffusion.noise import Noisy
-from selfcal.methods.reading import ALL, LABELLED, ConditionalEstimate, Estimate, Reading, Sees, in_true_shares
+from selfcal.methods.reading import (
+    ALL,
+    LABELLED,
+    UNLABELLED,
+    ConditionalEstimate,
+    Estimate,
+    Reading,
+    Sees,
+    in_true_shares,
+)
 from selfcal.methods.stage import Context, Draw, Method, Stage, Terms, Weighted
 from selfcal.methods.terms.cross_entropy import cross_entropy
 from selfcal.methods.terms.dlsm import likelihood_matching
 from selfcal.methods.terms.dsm import denoising
 from selfcal.methods.terms.jacobian import jacobian
 from selfcal.methods.terms.jem import naive_energy
+from selfcal.methods.terms.online import own_targets
 from selfcal.methods.terms.recovery import recovery_likelihood
 from selfcal.methods.terms.robust import robust_cross_entropy
 from selfcal.methods.terms.self_calibration import self_calibration
 from selfcal.nets.builders import build_classifier, build_conditional, build_score, form_of
 
-CLASSIFIER_SCALES = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5)  # the paper's grid of λ_CG
-FREE_SCALES = (0.0, 0.1, 0.2, 0.4)  # the paper's grid of λ_CFG, which is w: 0 is the plain conditional score
+CLASSIFIER_GRIDS = {
+    "paper": (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5),  # λ_CG
+    "wide": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0),  # every method chose the paper's largest
+}
+FREE_GRIDS = {
+    "paper": (0.0, 0.1, 0.2, 0.4),  # λ_CFG, which is w: 0 is the plain conditional score
+    "wide": (0.0, 0.2, 0.5, 1.0, 2.0),
+}
+Grids = Mapping[str, tuple[float, ...]]
+NO_GRIDS: Grids = {"paper": (0.0,), "wide": (0.0,)}  # nothing to scale
 
 
 # --- the terms of each row: a name, its weight, the term, who sees it --------------------------------
 
 
 def dsm(c: Context, sees: Sees = ALL, role: str = "score") -> dict[str, Weighted]:
-    return {"dsm": Weighted(1.0, denoising(form_of(getattr(c.settings, role), c.settings).weight), sees)}
+    term = denoising(form_of(getattr(c.settings, role), c.settings).weight)
+    return {"dsm": Weighted(1.0, term, sees, lambda estimate: estimate.score)}
 
 
 def ce(c: Context) -> dict[str, Weighted]:
@@ -69,15 +88,23 @@ def ce_robust(c: Context) -> dict[str, Weighted]:
     return {"ce": Weighted(1.0, robust_cross_entropy(t.robust_epsilon, t.robust_steps, grow_from), LABELLED)}
 
 
-def ce_sc_labeled(c: Context) -> dict[str, Weighted]:
+def sc(c: Context, sees: Sees) -> dict[str, Weighted]:
     t = c.settings.terms
-    return ce(c) | {"sc": Weighted(t.sc_weight, self_calibration(t.sc_per_dimension), LABELLED)}
+    return {"sc": Weighted(t.sc_weight, self_calibration(t.sc_per_dimension), sees, lambda r: r.inner_score)}
+
+
+def ce_sc_labeled(c: Context) -> dict[str, Weighted]:
+    return ce(c) | sc(c, LABELLED)
 
 
 def ce_sc_all(c: Context) -> dict[str, Weighted]:
+    return ce(c) | sc(c, in_true_shares(c.label_fraction) if c.settings.terms.sc_rebalance else ALL)
+
+
+def ce_sc_online(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    everyone = in_true_shares(c.label_fraction) if t.sc_rebalance else ALL
-    return ce(c) | {"sc": Weighted(t.sc_weight, self_calibration(t.sc_per_dimension), everyone)}
+    term = own_targets(c.noise.sigma_min, t.online_threshold, t.online_sharpening)
+    return ce_sc_all(c) | {"online": Weighted(t.online_weight, term, UNLABELLED)}
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -120,12 +147,12 @@ def conditional(draw: Draw, drop: bool, sees: Sees, pseudo_labels: bool = False)
 
 def guided(name: str, title: str, terms: Terms, draw: Draw = Pool.from_labelled) -> Method:
     """A row of the classifier-guidance family: an unconditional score, and a classifier that steers it."""
-    return Method(name, title, lambda s: (score(), classifier(terms, draw)), "classifier", CLASSIFIER_SCALES, 1.0)
+    return Method(name, title, lambda s: (score(), classifier(terms, draw)), "classifier", CLASSIFIER_GRIDS, 1.0)
 
 
-def free(name: str, title: str, stages: Callable[[Settings], tuple[Stage, ...]], guide: str, scales: tuple) -> Method:
+def free(name: str, title: str, stages: Callable[[Settings], tuple[Stage, ...]], guide: str, grids: Grids) -> Method:
     """A row of the classifier-free family: one network that is told the class."""
-    return Method(name, title, stages, guide, scales, 0.0)
+    return Method(name, title, stages, guide, grids, 0.0)
 
 
 METHODS: dict[str, Method] = {
@@ -144,28 +171,28 @@ METHODS: dict[str, Method] = {
             "conditional model",
             lambda s: (conditional(Pool.from_labelled, drop=False, sees=LABELLED),),
             "conditional",
-            (0.0,),
+            NO_GRIDS,
         ),
         free(
             "cfg-labeled",
             "classifier-free guidance from labelled images",
             lambda s: (conditional(Pool.from_labelled, drop=True, sees=LABELLED),),
             "classifier-free",
-            FREE_SCALES,
+            FREE_GRIDS,
         ),
         free(
             "cfg-all",
             "classifier-free guidance from all images",
             lambda s: (conditional(Pool.half_labelled, drop=True, sees=ALL),),
             "classifier-free",
-            FREE_SCALES,
+            FREE_GRIDS,
         ),
         Method(
             "cg-sc-pl",
             "self-calibrated, then trained on with its own labels",
             lambda s: (score(), classifier(ce_sc_all), *pseudo_classifiers(s)),
             "classifier",
-            CLASSIFIER_SCALES,
+            CLASSIFIER_GRIDS,
             1.0,
         ),
         free(
@@ -173,13 +200,27 @@ METHODS: dict[str, Method] = {
             "conditional model on the self-calibrated classifier's labels",
             lambda s: (classifier(ce_sc_all), conditional(Pool.from_labelled, True, LABELLED, True)),
             "classifier-free",
-            FREE_SCALES,
+            FREE_GRIDS,
+        ),
+        guided("cg-sc-online", "self-calibrated, teaching itself", ce_sc_online, Pool.half_labelled),
+        free(
+            "dpt-online",
+            "conditional model on the self-teaching classifier's labels",
+            lambda s: (classifier(ce_sc_online), conditional(Pool.from_labelled, True, LABELLED, True)),
+            "classifier-free",
+            FREE_GRIDS,
         ),
     )
 }
 
 
-BEYOND = ("cg-robust", "cg-sc-pl", "dpt")  # rows that the paper discusses or hopes for, but has no numbers of
+BEYOND = (
+    "cg-robust",
+    "cg-sc-pl",
+    "dpt",
+    "cg-sc-online",
+    "dpt-online",
+)  # rows that the paper discusses or hopes for, but has no numbers of
 GUIDED = tuple(m.name for m in METHODS.values() if m.guide == "classifier")  # the paper's CG family
 
 

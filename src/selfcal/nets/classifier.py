@@ -1,7 +1,10 @@
-"""The noise-aware classifier f(x, y, σ), whose logits are also read as an energy."""
+"""The noise-aware classifier f(x, y, σ), whose logits are also read as an energy: a trunk and a head."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -27,10 +30,11 @@ class Classifier(nn.Module):
         return self.network(x / total, sigma).float()
 
 
-class EncoderHead(nn.Module):
-    """Logits from the innermost features of NCSN++'s encoder: GroupNorm, SiLU, mean over pixels, linear.
+class PooledHead(nn.Module):
+    """f(x, y, σ) = w_y · mean over pixels of SiLU(norm(h)), h the innermost features of NCSN++'s encoder.
 
-    The paper says "the encoder part of NCSN++" and leaves the head open.
+    The paper says "the encoder part of NCSN++" and leaves the head open. The inner score of this one hardly
+    learns: a log-density is a sum over pixels with gradients of 1/σ in each, a mean of normalised features is not.
     """
 
     def __init__(self, encoder: Encoder, classes: int) -> None:
@@ -42,6 +46,34 @@ class EncoderHead(nn.Module):
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         _, h, _ = self.encoder(x, sigma)
         return self.leave(F.silu(self.norm(h)).mean((2, 3)))
+
+
+class EnergyHead(nn.Module):
+    """f(x, y, σ) = −‖x‖²/2 + Σ_l Σ_pixels w_{l,y} · g_l(σ) SiLU(h_l), over all resolutions l of NCSN++'s encoder.
+
+    x is already c_in x, so the first term is −‖x‖²/(2(σ² + σ_d²)) of the image: common to all classes, which
+    softmax does not see, and the best linear inner score to start from. Sums, and no normalisation: a log-density
+    is extensive. Every resolution: fine noise must reach the energy. g_l(σ) = exp(linear of what is known of σ),
+    1 at first: the energy's scale changes with σ by orders of magnitude.
+    """
+
+    def __init__(self, encoder: Encoder, classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        channels = sum(encoder.widths[i] for i in encoder.ends) + encoder.widths[-1]
+        self.gain = nn.Linear(encoder.embedding, channels)
+        nn.init.zeros_(self.gain.weight)
+        nn.init.zeros_(self.gain.bias)
+        self.leave = small(nn.Linear(channels, classes))
+
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        features, inner, condition = self.encoder(x, sigma)
+        sums = [F.silu(h).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
+        energy = self.leave(torch.cat(sums, 1) * self.gain(condition).exp())
+        return energy - 0.5 * x.square().flatten(1).sum(1, keepdim=True)
+
+
+HEADS: dict[str, Callable[[Encoder, int], nn.Module]] = {"energy": EnergyHead, "pooled": PooledHead}
 
 
 def small(head: nn.Linear) -> nn.Linear:

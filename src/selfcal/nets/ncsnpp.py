@@ -95,6 +95,8 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         embedding, last = 4 * width, len(multipliers) - 1
+        self.embedding = embedding  # length of what is known of σ and y
+        self.ends = [level * (blocks + 1) + blocks for level in range(last + 1)]  # each resolution's last features
         self.features = FourierFeatures(width, scale=2 * math.pi * fourier_scale)
         self.embed = nn.Sequential(
             spread_evenly(nn.Linear(2 * width, embedding)),

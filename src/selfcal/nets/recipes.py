@@ -10,12 +10,13 @@ from typing import Any
 from torch import nn
 
 from selfcal.core.errors import SelfcalError, look_up
-from selfcal.nets.classifier import Classifier, EncoderHead, small
+from selfcal.nets.classifier import HEADS, Classifier, small
 from selfcal.nets.foreign import UNet, foreign_form
 from selfcal.nets.foreign_schedules import Keywords, form_keywords, network_keywords
 from selfcal.nets.forms import EDM, VE, Form, ScoreModel
 from selfcal.nets.mlp import MLP, size
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
+from selfcal.nets.patches import PatchesIn, PatchesInAndOut
 
 Shape = Sequence[int]
 Net = Any
@@ -58,29 +59,49 @@ def mlp_classifier(inputs: int, classes: int, **keywords: Any) -> nn.Module:
 
 
 def ncsnpp_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
-    """The U-Net's own words; refuses shapes it cannot halve."""
+    """The U-Net's own words."""
     if len(shape) != 3:
         raise SelfcalError("the network ncsnpp is for images; for points set network=mlp")
-    halvings = len(net.multipliers) - 1
-    if any(side % 2**halvings for side in shape[1:]):
-        raise SelfcalError(
-            f"images of {shape[2]}×{shape[1]} pixels cannot be halved {halvings} times, as the ncsnpp network with "
-            f"{len(net.multipliers)} multipliers does; give it fewer, for instance multipliers=1,2"
-        )
+    if any(side % net.patch for side in shape[1:]):
+        raise SelfcalError(f"images of {shape[2]}×{shape[1]} pixels cannot be cut into patches of {net.patch}")
+    levels = range(len(net.multipliers))
     return {
-        "channels": shape[0],
+        "shape": list(shape),
+        "patch": net.patch,
+        "head": net.head,
         "classes": classes,
         "width": net.width,
         "multipliers": list(net.multipliers),
         "blocks": net.blocks,
-        "attention": [level for level in range(halvings + 1) if shape[1] // 2**level in net.attention],
+        "attention": [level for level in levels if shape[1] // (net.patch * 2**level) in net.attention],
         "dropout": net.dropout,
         "fourier_scale": net.fourier_scale,
     }
 
 
-def ncsnpp_classifier(classes: int, **keywords: Any) -> nn.Module:
-    return EncoderHead(Encoder(**keywords), classes)
+def ncsnpp_denoiser(shape: Shape, patch: int, head: str, **keywords: Any) -> nn.Module:
+    """A head is for classifiers. What is halved on the way down must be doubled to the same size on the way up."""
+    halvings = len(keywords["multipliers"]) - 1
+    if any(side % (patch * 2**halvings) for side in shape[1:]):
+        entry = "" if patch == 1 else f"cut into patches of {patch} and then "
+        raise SelfcalError(
+            f"images of {shape[2]}×{shape[1]} pixels cannot be {entry}halved {halvings} times, as the ncsnpp network "
+            f"with {halvings + 1} multipliers does; give it fewer, for instance multipliers=1,2"
+        )
+    if patch == 1:
+        return NCSNpp(shape[0], **keywords)
+    return PatchesInAndOut(NCSNpp(shape[0] * patch**2, **keywords), patch)
+
+
+def ncsnpp_classifier(shape: Shape, patch: int, head: str, classes: int, **keywords: Any) -> nn.Module:
+    levels = len(keywords["multipliers"])
+    if min(shape[1:]) // patch < 2 ** (levels - 1):
+        raise SelfcalError(
+            f"images of {shape[2]}×{shape[1]} pixels are too small for a classifier with {levels} multipliers; "
+            "give it fewer, for instance multipliers=1,2"
+        )
+    network = look_up("head", head, HEADS)(Encoder(shape[0] * patch**2, **keywords), classes)
+    return network if patch == 1 else PatchesIn(network, patch)
 
 
 # --- adopted --------------------------------------------------------------------------------------
@@ -101,7 +122,7 @@ def no_classifier(**keywords: Any) -> nn.Module:
 
 KINDS: dict[str, Kind] = {
     "mlp": Kind(mlp_keywords, mlp_denoiser, mlp_classifier),
-    "ncsnpp": Kind(ncsnpp_keywords, NCSNpp, ncsnpp_classifier),
+    "ncsnpp": Kind(ncsnpp_keywords, ncsnpp_denoiser, ncsnpp_classifier),
     "adopted": Kind(adopted_keywords, UNet, no_classifier),
 }
 

@@ -57,6 +57,8 @@ RESULTS = (
     Column("inception_score", "IS", "Inception score", "\nIS", HIGHER, 2),
     Column("ece", "ECE", "calibration error of the guide", "guide\nECE", LOWER, 3),
     Column("kid", "KID", "KID", "\nKID", LOWER, 3),
+    Column("guide_accuracy", "Guide acc", "accuracy of the guide", "guide\nacc", HIGHER, 3),
+    Column("sc_fraction", "SC/zero", "loss of the guide's inner score, of a zero score's", "SC/\nzero", LOWER, 3),
 )
 """What evaluation measures of a run."""
 
@@ -79,7 +81,8 @@ def columns(*keys: str) -> tuple[Column, ...]:
 
 SAMPLE_QUALITY = columns("intra_fid", "fid", "density", "coverage")
 WITHIN_CLASSES = columns("intra_density", "intra_coverage", "accuracy", "inception_score")
-CALIBRATION = columns("ece")
+CALIBRATION = columns("ece", "guide_accuracy", "sc_fraction")
+ALONE = columns("fid", "inception_score", "intra_fid", "accuracy")
 EVALUATION = columns("intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "ece")
 COMPARISON = columns("intra_fid", "fid", "density", "coverage", "accuracy", "ece")  # on a terminal: as many as fit
 DEMO = columns("intra_fid", "fid", "accuracy", "density", "coverage", "intra_density", "intra_coverage", "ece")

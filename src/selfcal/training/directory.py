@@ -26,6 +26,8 @@ from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
 from selfcal.training import checkpoints, records
+from selfcal.training.journal import Journal
+from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
 
 MARK = "config.json"
@@ -69,6 +71,10 @@ class RunDirectory:
 
     def checkpoints(self, stage: str) -> Path:
         return checkpoints.folder_of(self.path, stage)
+
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.path / "log.jsonl", [stage.name for stage in self.stages])
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
@@ -145,6 +151,7 @@ class RunDirectory:
             "damaged": damaged,
             "diverged": self.diverged,
             "pseudo_labels": self.pseudo_labels,
+            "learned": learned(self.journal.lines()),
             "weights_sha256": hashes,
             "settings": self.config["settings"],
             "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),

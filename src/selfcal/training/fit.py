@@ -11,11 +11,13 @@ from accelerate import Accelerator
 from torch import nn
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.progress import say
 from selfcal.data.pool import Pool
 from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
 from selfcal.training.directory import RunDirectory, claimed, open_directory
 from selfcal.training.donor import Donor
+from selfcal.training.learned import IDLE, idle_in_words, learned
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
@@ -81,6 +83,10 @@ def train_stages(
         batches = Batches(wanted.data.x, pool)
         training = StageTraining(run, stage, context, batches, accelerator, watching.on_step)
         networks[stage.role] = training.finish(stop, watching.show_progress)
+        if accelerator.is_main_process:
+            fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)
+            if fraction > IDLE:
+                say(f"{run.path}, {stage.name}: {idle_in_words(fraction)}")
         if stage.name == watching.until:
             break
 

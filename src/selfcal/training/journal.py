@@ -51,6 +51,10 @@ class Journal:
             if text.encode() != self.path.read_bytes():
                 write_text(self.path, text)
 
+    def lines(self) -> list[dict[str, Any]]:
+        """All of them, in the order they were written."""
+        return [line for _, line in self._lines()] if self.path.exists() else []
+
     def _lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Whole lines of this run; the half line of a killed process is passed over."""
         for raw in self.path.read_text("utf-8", errors="replace").split("\n"):

@@ -74,7 +74,9 @@ class Learner:
         self.network = network.to(accelerator.device)
         self.average = AveragedModel(self.network, multi_avg_fn=ramped_average(settings.ema))
         fused = accelerator.device.type in ("cpu", "cuda")
-        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.lr, fused=fused)
+        self.optimiser = torch.optim.Adam(
+            self.network.parameters(), lr=settings.lr, betas=(0.9, settings.beta2), fused=fused
+        )
         self.step = 0
 
     def run(self, batch_at: Callable[[int], Noisy], losses_of: LossesOf) -> Iterator[Step]:

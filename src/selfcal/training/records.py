@@ -87,6 +87,9 @@ def read_if_there(file: Path, record: type[BaseModel]) -> dict[str, Any] | None:
 def read_config(file: Path) -> dict[str, Any]:
     """config.json, whose settings must be such as this version understands."""
     config = read(file, Config)
+    classifier = config["settings"].get("classifier")
+    if isinstance(classifier, dict):
+        classifier.setdefault("head", "pooled")  # a run from before there was a choice
     try:
         Settings.model_validate(config["settings"])
     except (ValidationError, RecursionError) as error:

@@ -19,6 +19,7 @@ from selfcal.data.sources import SOURCES, load_data
 from selfcal.methods import table
 from selfcal.methods.stage import Method
 from selfcal.nets.builders import without_memory
+from selfcal.training.beginning import start_from_score
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,10 @@ class Request:
         settings = resolve(self.preset or default_preset(data), self.settings, self.steps)
         if settings.data.flips and not data.is_image:
             raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
-        for stage in method.stages(settings):
-            without_memory(stage.build, settings, data.shape, len(data.classes))
+        stages, shape, classes = method.stages(settings), data.shape, len(data.classes)
+        networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
+        if "classifier" in networks and settings.classifier.start == "score":
+            start_from_score(networks["classifier"], networks)
         return Prepared(self, method, data, labels, settings)
 
 

@@ -19,8 +19,9 @@ from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.stage import Context, Objective, Stage
 from selfcal.training import checkpoints
+from selfcal.training.beginning import start_from_score
 from selfcal.training.directory import RunDirectory
-from selfcal.training.journal import DIVERGED, ROLLED_BACK, Journal
+from selfcal.training.journal import DIVERGED, ROLLED_BACK
 from selfcal.training.loop import Learner, Step
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.signals import Interrupted, StopRequest
@@ -43,7 +44,7 @@ class Diverged(Exception):
         self.report: dict[str, Any] = {
             "network": network,
             "step": step,
-            "losses": {k: str(v) for k, v in losses.items()},
+            "losses": {k: str(v) for k, v in losses.items() if not k.endswith("_fraction")},
             "grad_norm": str(grad_norm),
         }
 
@@ -81,7 +82,7 @@ class StageTraining:
         self.accelerator, self.on_step = accelerator, on_step
         self.seed: int = run.config["seed"]
         self.folder = run.checkpoints(stage.name)
-        self.journal = Journal(run.path / "log.jsonl", [s.name for s in run.stages])
+        self.journal = run.journal
         self.rollbacks: list[int] = []  # the steps it went back to, so far
 
     @property
@@ -129,6 +130,8 @@ class StageTraining:
         elif stage.warm_start:
             _, weights, _ = checkpoints.load_average(run.checkpoints(stage.warm_start))
             self.learner.network.load_state_dict(weights)
+        elif stage.role == "classifier" and self.learner.settings.start == "score":
+            start_from_score(self.learner.network, self.context.networks)
 
     def _lower_rate(self, rollbacks: list[int]) -> None:
         self.rollbacks = rollbacks

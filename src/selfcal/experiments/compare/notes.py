@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tables import INTERVAL, labels_in_words
-from selfcal.methods.table import METHODS
 from selfcal.report.units import duration
 
 
@@ -38,13 +39,14 @@ def origin(comparison: Grid, summary: Summary) -> list[str]:
 def measurement(comparison: Grid, summary: Summary) -> list[str]:
     """Training, sampling and features, which all cells share."""
     r = summary.results[0]
+    grid = "the paper's grid" if comparison.protocol.scales == "paper" else "a grid that reaches to λ = 6 (w = 2)"
     steps = {s: comparison.protocol.settings[s]["steps"] for s in ("score", "classifier", "conditional")}
     return [
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + "; the score model of a seed is shared by all methods that use one",
         f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen within "
-        "the paper's grid by intra-FID on samples that are not reported",
+        f"{grid} by intra-FID on samples that are not reported",
         f"features {r['features']} {r['features_sha256'][:12]}, k = {r['k']}, reference: {r['reference']} images; the "
         "distances compare with each other, not with those of another extractor or number of samples"
         + ("; below 2048 samples they are biased upwards, for all alike" if r["biased"] else ""),
@@ -67,9 +69,13 @@ def troubles(summary: Summary) -> list[str]:
 def at_the_edge(summary: Summary) -> list[str]:
     """Who chose the strongest guidance on offer: more might be better still."""
     sentences = []
-    largest = {m: METHODS[m].scales[-1] for m in summary.methods if len(METHODS[m].scales) > 1}
     for y in summary.labels:
-        methods = [m for m in largest if any(r["scale"] == largest[m] for r in summary.of(m, y))]
-        if methods:
+        outcomes = [o for o in summary.outcomes if o["labels"] == y and len(o.get("selection", ())) > 1]
+        largest = [o for o in outcomes if chosen(o) == max(row["scale"] for row in o["selection"])]
+        if methods := dict.fromkeys(o["method"] for o in largest):
             sentences.append(f"{labels_in_words(summary, y)}: the largest λ or w was chosen by {', '.join(methods)}")
     return sentences
+
+
+def chosen(outcome: dict[str, Any]) -> float | None:
+    return next((r["scale"] for r in outcome.get("results", ()) if r["chosen"]), None)

@@ -13,6 +13,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_text
 from selfcal.experiments import costs
 from selfcal.experiments.compare import figures, tables
+from selfcal.experiments.compare.alone import alone, in_markdown
 from selfcal.experiments.compare.claims import RULE, claims, claims_in_markdown
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.latex import latex
@@ -20,7 +21,7 @@ from selfcal.experiments.compare.notes import notes
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tasks import Cell
 from selfcal.methods.table import METHODS
-from selfcal.report.columns import OVER_LABELS, OVER_SCALE
+from selfcal.report.columns import ALONE, OVER_LABELS, OVER_SCALE
 from selfcal.report.page import render
 from selfcal.report.pictures import data_uri, grid, png
 
@@ -28,9 +29,10 @@ from selfcal.report.pictures import data_uri, grid, png
 def write_page(out: Path) -> Path:
     """table.md, table.csv, table.tex, claims.md, the figures and report.html; returns the page."""
     comparison, summary = read(out)
+    by_themselves = alone(comparison, summary)
     verdicts, drawings, protocol = claims(summary, costs.measured()), draw(summary), notes(comparison, summary)
     texts = {
-        "table.md": tables.all_in_markdown(summary, protocol),
+        "table.md": tables.all_in_markdown(summary, protocol) + in_markdown(by_themselves),
         "table.csv": tables.table_csv(summary),
         "table.tex": latex(summary),
         "claims.md": claims_in_markdown(verdicts),
@@ -49,6 +51,8 @@ def write_page(out: Path) -> Path:
         figures=drawings,
         pictures=pictures(comparison, summary),
         costs=cost_table(summary),
+        alone=by_themselves,
+        alone_heads=[column.title for column in ALONE],
     )
     for name, text in texts.items():
         write_text(out / name, text)
@@ -77,7 +81,7 @@ def with_code(note: str) -> Markup:
 
 def draw(summary: Summary) -> dict[str, str]:
     fewest = [o for o in summary.outcomes if o["labels"] == summary.labels[0]]
-    methods = [m for m in summary.methods if len(METHODS[m].scales) > 1 and METHODS[m].guide == "classifier"]
+    methods = [m for m in summary.methods if len(METHODS[m].grid("paper")) > 1 and METHODS[m].guide == "classifier"]
     drawings = {}
     if any(r["intra_fid"] is not None for r in summary.results):
         drawings["over-labels"] = figures.metric_over_labels(summary, OVER_LABELS, summary.methods)

@@ -19,6 +19,7 @@ class Protocol:
     settings: dict[str, Any]
     samples: int
     score_labels: str  # the score model sees no labels; its run is opened with these
+    scales: str = "paper"  # the grid from which λ is chosen; older comparisons knew no other
 
     @cached_property
     def resolved(self) -> Settings:

@@ -41,6 +41,7 @@ def compare(
     count: int | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    scales: str = "wide",
     jobs: int | None = None,
     command: str | None = None,
     show_progress: bool = False,
@@ -48,16 +49,19 @@ def compare(
     """Train and evaluate every method with every choice of labels and every seed; the same call resumes.
 
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
-    same. seed: the first one. count: samples per guidance scale. jobs: cells at a time.
+    same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide" or "paper".
+    jobs: cells at a time.
     """
     pile = load_data(data)
     name = preset or default_preset(pile)
     changes = resolve(name, settings, steps).model_dump(mode="json")
     check(seeds, jobs, methods, labels)
+    for method in methods:
+        find(method).grid(scales)
     cells = [Cell(find(m).name, canonical(y), s) for s in range(seed, seed + seeds) for y in labels for m in methods]
     pile = with_labels(data, cells)
     source = str(data) if str(data) in SOURCES else str(Path(data).resolve())
-    protocol = Protocol(source, pile.sha256, name, changes, how_many(count, pile), cells[0].labels)
+    protocol = Protocol(source, pile.sha256, name, changes, how_many(count, pile), cells[0].labels, scales)
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})

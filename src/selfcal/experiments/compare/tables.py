@@ -80,7 +80,7 @@ def labels_in_words(summary: Summary, labels: str) -> str:
 def scales(summary: Summary, labels: str) -> dict[str, str]:
     """The chosen λ (or w) of each seed; nothing where there is nothing to choose."""
     texts = {m: ", ".join(f"{r['scale']:g}" for r in summary.of(m, labels)) for m in summary.methods}
-    return {m: (text if len(METHODS[m].scales) > 1 else "") or "–" for m, text in texts.items()}
+    return {m: (text if len(METHODS[m].grid("paper")) > 1 else "") or "–" for m, text in texts.items()}
 
 
 def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:
@@ -105,11 +105,10 @@ def quality_html(summary: Summary, labels: str) -> dict[str, Any]:
 
 
 def calibration_html(summary: Summary) -> dict[str, Any]:
-    """The same of the guide's calibration, a column for each choice of labels; methods without a guide are left out."""
-    (ece,) = CALIBRATION
-    texts = [cells(summary, ece, y, html_mark) for y in summary.labels]
-    guides = [m for m in summary.methods if any(summary.estimate(m, y, ece) for y in summary.labels)]
-    heads = [labels_in_words(summary, y) for y in summary.labels]
+    """The same of the guides themselves, columns for each choice of labels; methods without a guide are left out."""
+    texts = [cells(summary, column, y, html_mark) for y in summary.labels for column in CALIBRATION]
+    guides = [m for m in summary.methods if any(summary.estimate(m, y, CALIBRATION[0]) for y in summary.labels)]
+    heads = [f"{column.title}, {labels_in_words(summary, y)}" for y in summary.labels for column in CALIBRATION]
     return {"heads": heads, "rows": {m: [text[m] for text in texts] for m in guides}}
 
 

@@ -21,12 +21,14 @@ import numpy as np
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json, write_arrays, write_json
 from selfcal.diffusion.samples import Samples
+from selfcal.evaluation.evaluate import ALONE
 from selfcal.experiments import costs
 from selfcal.experiments.compare.protocol import Protocol
 from selfcal.methods.table import find
 from selfcal.report.pictures import first_of_each_class
 from selfcal.run import train
 
+TRIED_ALONE = ("cg", "cg-dlsm", "cg-sc-labeled", "cg-sc-all")  # whose classifiers the paper also tries as generators
 SAMPLE = 0.11  # plain training steps that take as long as one sample, drawn and measured
 FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
 
@@ -96,7 +98,9 @@ class Cell:
             for stage in row.stages(settings)
             if stage.name != "score"
         )
-        sets = len(row.scales) + 1 if len(row.scales) > 1 else 1  # one is reported, the others choose λ
+        scales = len(row.grid(protocol.scales))
+        sets = scales + 1 if scales > 1 else 1  # one is reported, the others choose λ
+        sets += len(ALONE) if self.method in TRIED_ALONE else 0
         return steps + SAMPLE * protocol.samples * sets
 
     def waits_for(self, protocol: Protocol) -> ScoreModel | None:
@@ -123,10 +127,19 @@ class Cell:
         run = train(p.data, self.method, self.labels, self.run(out), score=score, **options)
         middle = time.monotonic()
         report = run.evaluate(
-            scales=run.method.scales, count=p.samples, seed=self.seed, curve=False, keep=samples.append
+            scales=run.method.grid(p.scales),
+            count=p.samples,
+            seed=self.seed,
+            curve=False,
+            alone=self.method in TRIED_ALONE,
+            keep=samples.append,
         )
-        for s in samples:  # one set; none if training diverged
-            write_arrays(self.pictures(out), examples(s.x.numpy(), s.y.numpy()))
+        arrays: dict[str, np.ndarray] = {}
+        for s in samples:  # the method's own, and of networks alone; none if training diverged
+            prefix = "" if s.made["guide"] == run.method.guide else f"{s.made['guide']} "
+            arrays |= {prefix + name: a for name, a in examples(s.x.numpy(), s.y.numpy()).items()}
+        if arrays:
+            write_arrays(self.pictures(out), arrays)
         seconds = {"training": round(middle - began, 1), "evaluation": round(time.monotonic() - middle, 1)}
         return report, seconds
 

@@ -17,7 +17,7 @@ from selfcal.diffusion.samples import Samples
 from selfcal.evaluation import features
 from selfcal.experiments.demo.page import write_page
 from selfcal.experiments.workers import one_thread, side_by_side
-from selfcal.methods.table import CLASSIFIER_SCALES
+from selfcal.methods.table import CLASSIFIER_GRIDS
 from selfcal.report.pictures import first_of_each_class
 from selfcal.run import Run, train
 from selfcal.training.lock import check_claim
@@ -49,7 +49,7 @@ def demo(
     out: str | Path,
     seed: int = 0,
     steps: int | None = None,
-    scales: Sequence[float] = CLASSIFIER_SCALES,
+    scales: Sequence[float] = CLASSIFIER_GRIDS["paper"],
     count: int = COUNT,
     show_progress: bool = False,
 ) -> Path:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from selfcal.diffusion.noise import Noisy
 from selfcal.diffusion.scores import like
-from selfcal.methods.reading import ConditionalEstimate, Estimate, Term
+from selfcal.methods.reading import ConditionalEstimate, Estimate, Term, View
 
 
 def residual(batch: Noisy, score: Tensor) -> Tensor:
@@ -17,6 +17,11 @@ def residual(batch: Noisy, score: Tensor) -> Tensor:
     Eq. 2 of the paper with λ(t) = σ², since ∇ log p(x_σ|x₀) = −z/σ.
     """
     return 0.5 * (like(batch.sigma, score) * score + batch.z).square().flatten(1).sum(1)
+
+
+def fraction(view: View, score: Tensor) -> Tensor:
+    """The loss as a share of a zero score's, which is half the number of dimensions: 1 has learned nothing."""
+    return view.mean(residual(view.batch, score)) / (score[0].numel() / 2)
 
 
 def denoising(weight: Callable[[Tensor], Tensor]) -> Term:
