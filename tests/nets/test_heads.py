@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -115,17 +117,27 @@ def test_only_the_energy_heads_inner_score_acts_and_training_says_so(tmp_path, c
     assert fractions["pooled"] > 0.95
 
 
-def test_a_run_from_before_heads_were_a_choice_has_the_pooled_one(tmp_path):
-    import json
-
-    both = {f"{role}.{key}": value for role in ("score", "classifier") for key, value in NETWORK.items()}
-    run = selfcal.train("digits", "cg", 0.1, tmp_path / "r", settings=both | {"classifier.head": "pooled"}, steps=3)
-    images = run.sample(count=4, steps=3).x
+def without_new_settings(run):
+    """Its config.json as it was before heads, patches and beginnings could be chosen."""
     config = json.loads((run.path / "config.json").read_text())
     for role in ("score", "classifier", "conditional"):
         for key in ("head", "patch", "start", "beta2"):
             del config["settings"][role][key]
     (run.path / "config.json").write_text(json.dumps(config))
+
+
+def test_a_run_of_another_network_from_before_goes_on(tmp_path):
+    small = {"score.width": 8, "classifier.width": 8}
+    run = selfcal.train("moons", "cg", 0.1, tmp_path / "r", settings=small, steps=3, until="score")
+    without_new_settings(run)
+    assert selfcal.train("moons", "cg", 0.1, tmp_path / "r", settings=small, steps=3).describe()["finished"]
+
+
+def test_a_run_from_before_heads_were_a_choice_has_the_pooled_one(tmp_path):
+    both = {f"{role}.{key}": value for role in ("score", "classifier") for key, value in NETWORK.items()}
+    run = selfcal.train("digits", "cg", 0.1, tmp_path / "r", settings=both | {"classifier.head": "pooled"}, steps=3)
+    images = run.sample(count=4, steps=3).x
+    without_new_settings(run)
     again = selfcal.load(run.path)
     assert again.settings.classifier.head == "pooled"
     assert torch.equal(again.sample(count=4, steps=3).x, images)

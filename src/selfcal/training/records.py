@@ -88,7 +88,7 @@ def read_config(file: Path) -> dict[str, Any]:
     """config.json, whose settings must be such as this version understands."""
     config = read(file, Config)
     classifier = config["settings"].get("classifier")
-    if isinstance(classifier, dict):
+    if isinstance(classifier, dict) and classifier.get("network") == "ncsnpp":
         classifier.setdefault("head", "pooled")  # a run from before there was a choice
     try:
         Settings.model_validate(config["settings"])
