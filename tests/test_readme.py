@@ -31,3 +31,10 @@ def test_every_command_shown_exists_and_parses():
     assert len(shown) >= 7
     for line in shown:
         cli.app.parse_args(shlex.split(line)[1:], exit_on_error=False, print_error=False)
+
+
+def test_every_link_within_the_project_leads_somewhere():
+    root = Path(__file__).parents[1]
+    for page in [root / "README.md", root / "CONTRIBUTING.md", *root.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -46,6 +46,15 @@ def test_refusals(shape, changes, message):
         build_score(resolve("images", ["score.network=ncsnpp", "score.width=8", *changes]), shape, 2)
 
 
+@pytest.mark.parametrize(
+    "change", ["classifier.head=foo", "classifier.form=foo", "conditional.network=foo", "sampling.sampler=foo"]
+)
+def test_a_name_that_is_in_no_table_is_refused_whatever_the_network(tmp_path, change):
+    with pytest.raises(SelfcalError, match=f"unknown {change.split('=')[0]} 'foo'"):
+        selfcal.train("digits", "cg", "2/class", tmp_path / "r", steps=2, settings=[change])
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_network_that_does_not_fit_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(SelfcalError, match=r"too small for a classifier with 5 multipliers|cannot be halved 4 times"):
         selfcal.train(

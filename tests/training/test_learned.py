@@ -9,6 +9,7 @@ import torch
 
 import selfcal
 from selfcal import cli
+from selfcal.core.settings import NetworkSettings
 from selfcal.training.learned import IDLE, idle_in_words, learned
 
 
@@ -24,7 +25,10 @@ def test_the_last_lines_are_averaged_by_network():
     lines = [{"network": "classifier", "step": s, "sc": 1.0, "sc_fraction": float(s)} for s in range(1, 31)]
     lines += [{"network": "score", "step": 1, "dsm_fraction": 0.5}, {"network": "score", "step": 2, "event": "x"}]
     assert learned(lines) == {"classifier": {"sc_fraction": 25.5}, "score": {"dsm_fraction": 0.5}}
-    assert "97%" in idle_in_words(0.97)
+    pooled, mlp = NetworkSettings(network="ncsnpp", head="pooled"), NetworkSettings()
+    assert "97%" in idle_in_words(0.97, mlp)
+    assert "head=energy" in idle_in_words(0.97, pooled)
+    assert "head" not in idle_in_words(0.97, mlp), "an mlp has none"
     assert IDLE == 0.95
 
 
@@ -56,6 +60,9 @@ def test_evaluation_tells_them_by_sigma_and_tries_networks_alone(run):
     assert "accuracy" in rows["classifier-only"]
     assert "accuracy" not in rows["unconditional"], "it was asked for no class"
     assert [s.made["guide"] for s in kept] == ["classifier", *rows]
+    kept.clear()
+    run.evaluate(scales=(1.0,), count=40, intervals=False, alone=True, sampler="heun", steps=3, keep=kept.append)
+    assert {(s.made["sampler"], s.made["steps"]) for s in kept} == {("heun", 3)}
 
 
 def typed(*words):

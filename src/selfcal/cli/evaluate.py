@@ -58,7 +58,8 @@ def evaluate(
 def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | None:
     if text is None:
         return None
-    values = grids[text] if text in grids else [number(s, "--scales") for s in text.split(",")]
+    names = ", ".join(grids)
+    values = grids[text] if text in grids else [number(s, f"--scales (numbers, or {names})") for s in text.split(",")]
     return list(dict.fromkeys(values))
 
 

@@ -106,6 +106,8 @@ def checked(how: Sampling, networks: Mapping[str, Any]) -> tuple[Sampler, Guide,
     for role in guide.needs:
         if role not in networks:
             raise SelfcalError(f"the guide {how.guide} needs a {role} network, which this method does not train")
+    if any(not math.isfinite(value) for value in how.options.values()):
+        raise SelfcalError(f"the options of the sampler {how.sampler} must be finite numbers")
     own = options_of(walk.function)
     if strange := [name for name in how.options if name not in own]:
         offer = f"it has {', '.join(own)}" if own else "it has none"

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
-
 from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.generator import Sampling, spread
@@ -56,6 +54,9 @@ def evaluate(
     def draw(scale: float, sample_seed: int) -> Samples:
         return subject.generator.sample(y, replace(how or Sampling(), scale=scale), sample_seed, show_progress)
 
+    def draw_alone(guide: str) -> Samples:
+        return subject.generator.sample(y, replace(how or Sampling(), guide=guide), seed, show_progress)
+
     trials = {s: reference.measure(draw(s, seed + SELECTION))[0] for s in (scales if len(scales) > 1 else ())}
     chosen_on = {s: values["intra_fid"] for s, values in trials.items() if values["intra_fid"] is not None}
     best = min(chosen_on, key=lambda s: chosen_on[s]) if chosen_on else scales[0]
@@ -87,19 +88,19 @@ def evaluate(
         "guide": guide,
         "guide_split": guide_split(subject)[2] if guide else None,
         "learned": learned,
-        "alone": measured_alone(subject, y, reference, seed, keep) if alone else [],
+        "alone": measured_alone(subject, reference, draw_alone, keep) if alone else [],
     }
 
 
 def measured_alone(
-    subject: Subject, y: Tensor, reference: Reference, seed: int, keep: Callable[[Samples], None]
+    subject: Subject, reference: Reference, draw: Callable[[str], Samples], keep: Callable[[Samples], None]
 ) -> list[dict[str, Any]]:
     """Each network as a generator by itself, unguided: the paper's appendix on classifiers read as energies."""
     rows = []
     for guide in ALONE:
         if not set(GUIDES[guide].needs) <= set(subject.generator.networks):
             continue
-        samples = subject.generator.sample(y, Sampling(guide=guide), seed)
+        samples = draw(guide)
         row: dict[str, Any] = {"guide": guide, "diverged": not bool(samples.x.isfinite().all())}
         if not row["diverged"]:
             keep(samples)

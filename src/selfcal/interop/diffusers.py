@@ -1,8 +1,8 @@
 """Unconditional models trained with diffusers: a `UNet2DModel` and a scheduler, in a pipeline's folder.
 
 What is kept of one are two plain dictionaries, {"unet": …, "scheduler": …}, and its weights; network
-and form (nets/foreign.py) are made from them (nets/schedules.py). Before a model is believed, its wrapped score is
-compared with diffusers' own denoising at several noise levels.
+and form (nets/foreign.py) are made from them (nets/foreign_schedules.py). Before a model is believed,
+its wrapped score is compared with diffusers' own denoising at several noise levels.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from selfcal.core.errors import look_up
 from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data.pool import Pool
 from selfcal.diffusion.noise import Noise, Noisy
-from selfcal.methods.reading import Remembers, Sees, Term
+from selfcal.methods.reading import LABELLED, Remembers, Sees, Term
 from selfcal.methods.terms.dsm import fraction
 
 
@@ -98,7 +98,7 @@ class Stage:
 
     def sees(self, term: Weighted) -> str:
         """What the table says of a term: with completed labels, "labelled" means by whomever."""
-        return str(term.sees).replace("labelled", "pseudo-labelled") if self.pseudo_labels else str(term.sees)
+        return "pseudo-labelled" if self.pseudo_labels and term.sees is LABELLED else str(term.sees)
 
 
 @dataclass(frozen=True)

@@ -221,7 +221,9 @@ BEYOND = (
     "cg-sc-online",
     "dpt-online",
 )  # rows that the paper discusses or hopes for, but has no numbers of
-GUIDED = tuple(m.name for m in METHODS.values() if m.guide == "classifier")  # the paper's CG family
+GUIDED = tuple(
+    m.name for m in METHODS.values() if m.guide == "classifier"
+)  # the CG family, those beyond the paper included
 
 
 def find(name: str) -> Method:

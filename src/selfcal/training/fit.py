@@ -86,7 +86,7 @@ def train_stages(
         if accelerator.is_main_process:
             fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)
             if fraction > IDLE:
-                say(f"{run.path}, {stage.name}: {idle_in_words(fraction)}")
+                say(f"{run.path}, {stage.name}: {idle_in_words(fraction, stage.settings(run.settings))}")
         if stage.name == watching.until:
             break
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from selfcal.core.settings import NetworkSettings
+
 LINES = 10  # at the end of a log, averaged: a single batch is noise
 IDLE = 0.95  # a self-calibration that ends above it did not act
 
@@ -22,9 +24,11 @@ def learned(lines: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def idle_in_words(fraction: float) -> str:
+def idle_in_words(fraction: float, net: NetworkSettings) -> str:
     """What to do about a self-calibration that did not act."""
+    pooled = net.network == "ncsnpp" and net.head == "pooled"
+    advice = "--set classifier.head=energy" if pooled else "more steps, or a larger terms.sc_weight"
     return (
         f"self-calibration did not act: its loss is still {fraction:.0%} of a zero inner score's, so this guide is in "
-        "truth a plain one; try --set classifier.head=energy (for images), more steps, or a larger terms.sc_weight"
+        f"truth a plain one; try {advice}"
     )

@@ -10,15 +10,18 @@ from typing import Any
 
 from torch import Tensor
 
-from selfcal.core.errors import SelfcalError
-from selfcal.core.settings import Settings, presets, resolve
+from selfcal.core.errors import SelfcalError, look_up
+from selfcal.core.settings import NETWORKS, Settings, presets, resolve
 from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import reveal
 from selfcal.data.sources import SOURCES, load_data
+from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.methods import table
 from selfcal.methods.stage import Method
 from selfcal.nets.builders import without_memory
+from selfcal.nets.classifier import HEADS
+from selfcal.nets.recipes import FORMS, KINDS
 from selfcal.training.beginning import start_from_score
 
 
@@ -41,6 +44,7 @@ class Request:
         settings = resolve(self.preset or default_preset(data), self.settings, self.steps)
         if settings.data.flips and not data.is_image:
             raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
+        check_names(settings)
         stages, shape, classes = method.stages(settings), data.shape, len(data.classes)
         networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
         if "classifier" in networks and settings.classifier.start == "score":
@@ -80,6 +84,16 @@ class Prepared:
             "score_from": score_from,
             "settings": self.settings.model_dump(mode="json"),
         }
+
+
+def check_names(settings: Settings) -> None:
+    """Rows that settings name must be there, whether or not this method asks for them."""
+    for role in NETWORKS:
+        net = getattr(settings, role)
+        look_up(f"{role}.network", net.network, KINDS)
+        look_up(f"{role}.form", net.form, FORMS)
+        look_up(f"{role}.head", net.head, HEADS)
+    look_up("sampling.sampler", settings.sampling.sampler, SAMPLERS)
 
 
 def default_preset(data: Dataset) -> str:

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 
 from selfcal.core.files import write_arrays, write_json
+from selfcal.data.sources import load_data
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation import features
+from selfcal.evaluation.evaluate import how_many
 from selfcal.experiments.demo.page import write_page
 from selfcal.experiments.workers import one_thread, side_by_side
 from selfcal.methods.table import CLASSIFIER_GRIDS
@@ -59,7 +61,8 @@ def demo(
     nothing from a second thread, and the numbers come out the same however many cores there are.
     """
     out, began = Path(out), time.monotonic()
-    check_claim(out, "demo", mark="runs")
+    how_many(count, load_data(DATA))  # too few are refused now, not after the training
+    check_claim(out, "demo", mark=f"runs/{RIVALS[0]}")
     plan = Plan(out, seed, steps, tuple(scales), count, show_progress)
     with one_thread():
         run = plan.train(RIVALS[0], until="score")
