@@ -67,7 +67,7 @@ READ = {  # name: (files, options, {training file: (class, its first pixel)}, {t
         {},
         {"a/0.png": ("a", (100, 100, 100)), "a/1.png": ("a", RED), "b/0.png": ("b", BLUE)},
         {},
-        "",
+        "1 grey files among colour ones are read as colour",
     ),
     "all grey": (
         {"a/0.png": plain(7), "b/0.png": plain(200)},

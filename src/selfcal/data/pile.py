@@ -133,6 +133,8 @@ def _notes(
             notes.append(
                 f"{small} images are smaller than {size}×{size} and were enlarged: a smaller --size is sharper"
             )
+    if colour and (strays := sum(header.grey for header in headers.values())):
+        notes.append(f"{strays} grey files among colour ones are read as colour")
     if not colour and (strays := sum(not headers[file].grey for file in test)):
         notes.append(f"{strays} colour test images are read as grey, as all training images are")
     deep = [file for file, header in headers.items() if header.deep]
