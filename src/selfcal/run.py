@@ -19,7 +19,7 @@ from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import Subject, evaluate
 from selfcal.methods.stage import Method, Stage
-from selfcal.training.directory import RunDirectory, open_directory
+from selfcal.training.directory import RunDirectory, labels_before, open_directory
 from selfcal.training.donor import from_run
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Request
@@ -218,6 +218,7 @@ def train(
     steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
     """
+    labels = labels_before(out) if labels is None else labels
     request = Request(data, method, labels, seed, steps, preset, settings, size, skip_broken, test_labels)
     wanted = request.prepared()
     donor = None if score is None else from_run(open_directory(score), wanted)

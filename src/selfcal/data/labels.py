@@ -54,8 +54,18 @@ def _needed_table(data: Dataset) -> Path:
         raise SelfcalError(
             f"{data.name} has no labels at all; give it class folders (an .npz: an array y), "
             "or pass a CSV with the columns file,label to --labels (of an .npz, file is the row's number)"
+            + (f"; is it --labels {beside}?" if (beside := _table_beside(data)) else "")
         )
     return table
+
+
+def _table_beside(data: Dataset) -> Path | None:
+    """One beside the data's folder is not taken unasked, since it may be another pile's."""
+    if data.files is None:
+        return None
+    beside = data.files.root.absolute().parent
+    found = sorted(path for path in beside.glob("*.[ct]sv") if path.stem.lower() in (*TABLES, data.name.lower()))
+    return found[0] if found else None
 
 
 def _table(data: Dataset) -> Path | None:

@@ -15,6 +15,7 @@ from selfcal.interop import diffusers, score_sde
 from selfcal.nets.forms import ScoreModel
 from selfcal.run import Run
 from selfcal.training import processes
+from selfcal.training.directory import labels_before
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Prepared, Request
@@ -56,6 +57,7 @@ def adopt(
     changes = dict(pairs(settings))
     if fixed := [key for key in changes if key.startswith("score.")]:
         raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {source} as it is")
+    labels = labels_before(out) if labels is None else labels
     request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
     pile = request.read()
     adopted = open_source(Path(source), pile)

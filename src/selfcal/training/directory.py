@@ -19,7 +19,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
-from selfcal.data.labels import judged_by, reveal
+from selfcal.data.labels import USUAL, judged_by, reveal
 from selfcal.data.pool import Pool
 from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
@@ -169,6 +169,12 @@ def open_directory(path: str | Path) -> RunDirectory:
     run = RunDirectory(path, records.read_config(path / MARK))
     table.find(run.config["method"])
     return run
+
+
+def labels_before(out: str | Path) -> str | None:
+    """Of a run that was begun when every choice of labels that was left out meant these: it goes on with them."""
+    config = records.read_config(Path(out) / MARK) if (Path(out) / MARK).is_file() else {}
+    return USUAL if config.get("labels") == USUAL else None
 
 
 @contextmanager
