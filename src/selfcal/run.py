@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from selfcal.methods.stage import Method, Stage
 from selfcal.training.directory import RunDirectory, open_directory
 from selfcal.training.donor import from_run
 from selfcal.training.fit import Watching, fit
+from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
 
@@ -181,9 +182,15 @@ class Run:
         return self.directory.pseudo_labels
 
 
-def load(path: str | Path) -> Run:
-    """Open a run directory."""
-    return Run(open_directory(path))
+def load(path: str | Path, module: Callable[..., Any] | None = None) -> Run:
+    """Open a run directory.
+
+        run = selfcal.load("runs/digits")
+
+    module: of a run that adopted a module of your own, that module or its constructor; a run holds no code.
+    """
+    run = open_directory(path)
+    return Run(run if module is None else replace(run, own=opened(module, run.config, path)))
 
 
 def train(

@@ -16,6 +16,7 @@ from selfcal.nets.foreign_schedules import Keywords, form_keywords, network_keyw
 from selfcal.nets.forms import EDM, VE, Form, ScoreModel
 from selfcal.nets.mlp import MLP, size
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
+from selfcal.nets.own_module import Elsewhere, own_form
 from selfcal.nets.patches import PatchesIn, PatchesInAndOut
 
 Shape = Sequence[int]
@@ -120,10 +121,17 @@ def no_classifier(**keywords: Any) -> nn.Module:
     raise SelfcalError(NO_CLASSIFIER)
 
 
+def own_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
+    if "form" not in net.adopted:
+        raise SelfcalError(NO_CLASSIFIER)
+    return {"adopted": dict(net.adopted)}
+
+
 KINDS: dict[str, Kind] = {
     "mlp": Kind(mlp_keywords, mlp_denoiser, mlp_classifier),
     "ncsnpp": Kind(ncsnpp_keywords, ncsnpp_denoiser, ncsnpp_classifier),
     "adopted": Kind(adopted_keywords, UNet, no_classifier),
+    "adopted-module": Kind(own_keywords, Elsewhere, no_classifier),
 }
 
 
@@ -139,6 +147,7 @@ FORMS: dict[str, FormKind] = {
     "edm": FormKind(lambda net, sigma_data: {"sigma_data": sigma_data}, EDM),
     "ve": FormKind(lambda net, sigma_data: {}, VE),
     "adopted": FormKind(lambda net, sigma_data: form_keywords(net.adopted), foreign_form),
+    "adopted-module": FormKind(lambda net, sigma_data: {"adopted": dict(net.adopted)}, own_form),
 }
 
 

@@ -5,7 +5,7 @@ RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,9 +29,11 @@ from selfcal.training import checkpoints, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
+from selfcal.training.own_model import own_model
 
 MARK = "config.json"
 MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
+MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class RunDirectory:
 
     path: Path
     config: dict[str, Any]
+    own: Callable[..., Any] | None = None  # the user's module, in a run that adopted one
 
     @property
     def method(self) -> Method:
@@ -111,9 +114,9 @@ class RunDirectory:
         """The trained networks by role, with averaged weights; of several stages with one role, the last."""
         if self.diverged:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
-        return {stage.role: self._trained(stage) for stage in {s.role: s for s in self.stages}.values()}
+        return {stage.role: self.trained(stage) for stage in {s.role: s for s in self.stages}.values()}
 
-    def _trained(self, stage: Stage) -> nn.Module:
+    def trained(self, stage: Stage) -> nn.Module:
         """A finished stage's network; one that the config does not describe is not built at all."""
         step, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         wanted = stage.settings(self.settings).steps
@@ -123,6 +126,8 @@ class RunDirectory:
                 "give the train command again to finish it"
             )
         request = self.settings, self.shape, len(self.classes)
+        if stage.settings(self.settings).network == "adopted-module":
+            return own_model(stage.build(*request), self.own, weights, self.path).to(self.device)
         with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
             shapes = {name: value.shape for name, value in stage.build(*request).state_dict().items()}
         if shapes != {name: value.shape for name, value in weights.items()}:
@@ -158,11 +163,12 @@ class RunDirectory:
         }
 
 
-def open_directory(path: str | Path) -> RunDirectory:
+def open_directory(path: str | Path, own: Callable[..., Any] | None = None) -> RunDirectory:
+    """own: the user's module, in a run that adopted one."""
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK))
+    run = RunDirectory(path, records.read_config(path / MARK), own)
     table.find(run.config["method"])
     return run
 

@@ -42,7 +42,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
         if accelerator.is_main_process:
             held.enter_context(claimed(out, wanted.config(None if donor is None else donor.sha256)))
         wait_for_everyone(accelerator)
-        run = open_directory(out)
+        run = open_directory(out, None if donor is None else donor.network)
         if run.diverged:
             return run
         if donor is not None and accelerator.is_main_process:
@@ -76,6 +76,9 @@ def train_stages(
     """One after the other; a later one may build on the networks of those before."""
     networks: dict[str, nn.Module] = {}
     for stage in run.stages:
+        if stage.role == "score" and run.own is not None:
+            networks[stage.role] = run.trained(stage)  # a module of the user's own: nothing here could train it
+            continue
         pool = Pool(wanted.labels)
         if stage.pseudo_labels:
             pool = with_pseudo_labels(run, stage, networks["classifier"], wanted, accelerator)
