@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, look_up
@@ -96,8 +97,46 @@ def check_names(settings: Settings) -> None:
     look_up("sampling.sampler", settings.sampling.sampler, SAMPLERS)
 
 
-def default_preset(data: Dataset) -> str:
-    """A bundled data set has a preset of its own; other points are treated as moons, other piles as images."""
-    if data.name in SOURCES and data.name in presets():
-        return data.name
-    return "images" if data.is_image else "moons"
+PHOTOS = {
+    "cpu": ((12, "images"), (20, "photos16"), (40, "photos32"), (80, "photos64")),
+    "cuda": ((12, "images"), (20, "photos16"), (40, "photos32-gpu"), (80, "photos64-gpu"), (160, "photos128-gpu")),
+}
+"""By device: up to so many pixels, this preset."""
+
+
+def default_preset(data: Dataset, device: str | None = None) -> str:
+    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size."""
+    for own in (data.name, f"{data.name}-small"):
+        if data.name in SOURCES and own in presets():
+            return own
+    if not data.is_image:
+        return "moons"
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    by_size, side = PHOTOS[device], max(data.shape[1:])
+    name = next((preset for most, preset in by_size if side <= most), None)
+    if name is None:
+        raise SelfcalError(
+            f"{data.name} holds images of {pixels(data)} pixels; the largest that a network here learns on "
+            f"{'a GPU' if device == 'cuda' else 'a CPU'} in reasonable time have {by_size[-1][0]}. Let them be made "
+            f"smaller with --size {by_size[-1][0] // 5 * 4}, or choose a network yourself with --preset and --set "
+            "(`selfcal presets`, `selfcal settings`)"
+        )
+    check_divides(data, name)
+    return name
+
+
+def check_divides(data: Dataset, preset: str) -> None:
+    """A U-Net halves images: their sides must allow it, or be made to."""
+    net = resolve(preset).score
+    unit = net.patch * 2 ** (len(net.multipliers) - 1) if net.network == "ncsnpp" else 1
+    if any(side % unit for side in data.shape[1:]):
+        nearest = max(unit, round(min(data.shape[1:]) / unit) * unit)
+        raise SelfcalError(
+            f"{data.name} holds images of {pixels(data)} pixels; the network for them ({preset}) needs sides that are "
+            f"multiples of {unit}. Let them be made so with --size {nearest}"
+        )
+
+
+def pixels(data: Dataset) -> str:
+    """As people say it: width × height."""
+    return f"{data.shape[2]}×{data.shape[1]}"
