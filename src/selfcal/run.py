@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
+from selfcal.data.labels import judged_by
 from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.noise import Noise
@@ -85,6 +86,7 @@ class Run:
         seed: int = 0,
         show_progress: bool = False,
         alone: bool = False,
+        test_labels: str | Path | None = None,
         keep: Callable[[Samples], None] = lambda samples: None,
         **options: float,
     ) -> dict[str, Any]:
@@ -93,13 +95,14 @@ class Run:
         scales: the method's usual one if left out; of several the best is chosen on samples of their own.
         intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
         alone: also each network as a generator by itself. keep: called with every reported set of samples.
+        test_labels: a table of labels to judge by.
         """
         if self.diverged:
             report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
             report |= {"alone": [], "diverged": self.diverged}
         else:
             report = evaluate(
-                self._subject(),
+                self._subject(test_labels),
                 scales=scales,
                 count=count,
                 how=Sampling(None, guide, sampler, steps, options),
@@ -115,9 +118,10 @@ class Run:
         self.directory.write("metrics.json", report)
         return report
 
-    def _subject(self) -> Subject:
+    def _subject(self, test_labels: str | Path | None = None) -> Subject:
+        data = self.data if test_labels is None else judged_by(self.data, test_labels)
         about = {"method": self.method.name} | {key: self.config[key] for key in ("labels", "labelled", "seed")}
-        return Subject(self.generator, self.data, self.pool.y, about)
+        return Subject(self.generator, data, self.pool.y, about)
 
     def classes_named(self, text: str) -> list[int | str]:
         """ "cat,dog" -> both; a class whose own name holds a comma is found too."""
@@ -196,7 +200,7 @@ def load(path: str | Path, module: Callable[..., Any] | None = None) -> Run:
 def train(
     data: str | Path,
     method: str = "cg-sc-all",
-    labels: str | float = 0.02,
+    labels: str | float | None = None,
     out: str | Path = "runs/selfcal",
     *,
     seed: int = 0,
@@ -204,17 +208,24 @@ def train(
     score: str | Path | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    size: int | None = None,
+    skip_broken: bool = False,
+    test_labels: str | Path | None = None,
     until: str | None = None,
     on_step: OnStep | None = None,
     show_progress: bool = False,
 ) -> Run:
     """Train what the method needs and return the run. Everything is checked before anything is written.
 
+    labels: all that the data has, if left out, and 2 % of the built-in sets'.
+    size, skip_broken: of a folder, the middle square of each image at that many pixels; without broken files.
+    test_labels: a table of labels to judge by, which no method sees.
     score: another run whose unconditional model is taken over instead of being trained.
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
     steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
     """
-    wanted = Request(data, method, labels, seed, steps, preset, settings).prepared()
+    request = Request(data, method, labels, seed, steps, preset, settings, size, skip_broken, test_labels)
+    wanted = request.prepared()
     donor = None if score is None else from_run(open_directory(score), wanted)
     return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress)))

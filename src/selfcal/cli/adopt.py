@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import KINDS_OF_DATA, Changes, Labels, Preset, RunOut, Seed, Whole
+from selfcal.cli.options import AS_IT_IS, KINDS_OF_DATA, Changes, Labels, Preset, Reading, RunOut, Seed, Whole
 from selfcal.cli.terminal import app
 from selfcal.cli.train import print_end
 
@@ -19,12 +19,13 @@ def adopt(
     *,
     data: Annotated[str, Parameter(help=f"Images like those the model was trained on: {KINDS_OF_DATA}")],
     method: str = "cg-sc-all",
-    labels: Labels = "0.02",
+    labels: Labels = None,
     out: RunOut,
     steps: Whole | None = None,
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    reading: Reading = AS_IT_IS,
 ) -> None:
     """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
 
@@ -42,4 +43,5 @@ def adopt(
     from selfcal.interop.adopt import adopt as run_adoption
 
     options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
+    options |= reading.choices()
     print_end(run_adoption(source, data, labels, method, out, show_progress=True, **options))

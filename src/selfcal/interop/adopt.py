@@ -13,7 +13,6 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
 from selfcal.core.settings import pairs
 from selfcal.data.dataset import Dataset
-from selfcal.data.sources import load_data
 from selfcal.interop import diffusers, score_sde
 from selfcal.interop.conventions import Conventions, Numbers, Time
 from selfcal.interop.denoising_check import check_denoising
@@ -35,7 +34,7 @@ NONE_GIVEN = Conventions()
 def adopt(
     source: Any,
     data: Any,
-    labels: str | float = 0.02,
+    labels: str | float | None = None,
     method: str = "cg-sc-all",
     out: str | Path = "runs/adopted",
     *,
@@ -50,6 +49,9 @@ def adopt(
     steps: int | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    size: int | None = None,
+    skip_broken: bool = False,
+    test_labels: str | Path | None = None,
     on_step: OnStep | None = None,
     show_progress: bool = False,
 ) -> Run:
@@ -72,10 +74,11 @@ def adopt(
     changes = dict(pairs(settings))
     if fixed := [key for key in changes if key.startswith("score.")]:
         raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {named(source)} as it is")
-    pile = load_data(data)
+    request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
+    pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
     adopted = open_source(source, pile, conventions, module, subfolder)
-    request = Request(data, method, labels, seed, steps, preset, changes | adopted.settings)
+    request = replace(request, settings=changes | adopted.settings)
     wanted = request.prepared(pile)
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))

@@ -19,9 +19,9 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
-from selfcal.data.labels import reveal
+from selfcal.data.labels import judged_by, reveal
 from selfcal.data.pool import Pool
-from selfcal.data.sources import load_data
+from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
@@ -33,6 +33,8 @@ from selfcal.training.own_model import own_model
 
 MARK = "config.json"
 MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
+MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
+MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
 MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
 
 
@@ -81,10 +83,12 @@ class RunDirectory:
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
-        data, labels = reveal(load_data(self.config["data"]["source"]), self.config["labels"], self.config["seed"])
-        if data.sha256 != self.config["data"]["sha256"]:
-            raise SelfcalError(f"{self.config['data']['source']} has changed since {self.path} was trained on it")
-        return data, labels
+        about = self.config["data"]
+        pile = load_data(spelled(about["source"]), about.get("size"), bool(about.get("skip_broken")))
+        data, labels = reveal(pile, self.config["labels"], self.config["seed"])
+        if data.sha256 != about["sha256"]:
+            raise SelfcalError(f"{about['source']} has changed since {self.path} was trained on it")
+        return judged_by(data, about["test_labels"]) if about.get("test_labels") else data, labels
 
     @property
     def data(self) -> Dataset:

@@ -48,6 +48,9 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
         if donor is not None and accelerator.is_main_process:
             donor.take_over(run.checkpoints("score"))
         wait_for_everyone(accelerator)
+        if watching.show_progress and accelerator.is_main_process:
+            for line in wanted.summary:
+                say(line)
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:
