@@ -11,6 +11,7 @@ import torch
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
+from selfcal.core.progress import wanted as shown
 from selfcal.core.settings import pairs
 from selfcal.data.dataset import Dataset
 from selfcal.interop import diffusers, score_sde
@@ -53,7 +54,7 @@ def adopt(
     skip_broken: bool = False,
     test_labels: str | Path | None = None,
     on_step: OnStep | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Run:
     """Train a guide for a pretrained unconditional model, which stays as it is; the same call resumes.
 
@@ -83,7 +84,7 @@ def adopt(
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
     wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile)
-    if show_progress and processes.accelerator().is_main_process:
+    if shown(show_progress) and processes.accelerator().is_main_process:
         low, high = noise["noise.sigma_min"], noise["noise.sigma_max"]
         say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
     weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared

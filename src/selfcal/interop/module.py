@@ -36,7 +36,11 @@ def from_module(net: Callable[..., Any], data: Dataset, conventions: Conventions
         low, high = form["sigmas"][0], form["sigmas"][-1]
         words = check_denoising(model, data.x, low, high, in_words(net))
         check_weights(model)
-        settings = {"network": "adopted-module", "form": "adopted-module", "adopted": noted | {"probe": probe(model, data.shape)}}
+        settings = {
+            "network": "adopted-module",
+            "form": "adopted-module",
+            "adopted": noted | {"probe": probe(model, data.shape)},
+        }
     described = f'{in_words(net)} that predicts "{form["predicts"]}", {words}'
     return Adopted(model, of_score(settings), low, high, described, network)
 

@@ -20,6 +20,7 @@ from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
+from selfcal.data.memory import KEPT
 from selfcal.data.pool import Pool
 from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
@@ -84,7 +85,8 @@ class RunDirectory:
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
         about = self.config["data"]
-        pile = load_data(spelled(about["source"]), about.get("size"), bool(about.get("skip_broken")))
+        source = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
+        pile = load_data(source, about.get("size"), bool(about.get("skip_broken")))
         data, labels = reveal(pile, self.config["labels"], self.config["seed"])
         if data.sha256 != about["sha256"]:
             raise SelfcalError(f"{about['source']} has changed since {self.path} was trained on it")
@@ -139,6 +141,14 @@ class RunDirectory:
         network = stage.build(*request)
         network.load_state_dict(weights)
         return network.to(self.device).eval().requires_grad_(False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every stage has its last checkpoint, whatever is in it."""
+        return all(
+            stage.settings(self.settings).steps in checkpoints.steps_saved(self.checkpoints(stage.name))
+            for stage in self.stages
+        )
 
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""

@@ -17,6 +17,7 @@ from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
 from selfcal.data.label_files import is_label_file
 from selfcal.data.labels import chosen, judged_by, reveal
+from selfcal.data.memory import KEPT, from_memory, in_memory
 from selfcal.data.sources import load_data, recorded
 from selfcal.data.summary import in_words
 from selfcal.diffusion.samplers import SAMPLERS
@@ -32,7 +33,7 @@ from selfcal.training.beginning import start_from_score
 class Request:
     """The words of `selfcal train`."""
 
-    data: str | Path
+    data: Any  # a name, a path, or what data/memory.py takes
     method: str = "cg-sc-all"
     labels: str | float | None = None  # all that the user made, and few of a published set
     seed: int = 0
@@ -69,7 +70,11 @@ class Request:
         return {name: value for name, value in asked.items() if value is not None}
 
     def read(self) -> Dataset:
-        return load_data(self.data, self.size, self.skip_broken)
+        if not in_memory(self.data):
+            return load_data(self.data, self.size, self.skip_broken)
+        if self.size is not None:
+            raise SelfcalError(f"--size {self.size} is for a folder of images; arrays are taken as they are")
+        return from_memory(self.data)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Prepared:
             "selfcal": __version__,
             "method": self.method.name,
             "data": {
-                "source": recorded(self.request.data),
+                "source": KEPT if in_memory(self.request.data) else recorded(self.request.data),
                 "name": data.name,
                 "sha256": data.sha256,
                 "shape": list(data.shape),
