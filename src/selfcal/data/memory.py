@@ -27,7 +27,7 @@ def in_memory(data: Any) -> bool:
 
 
 def from_memory(data: Any) -> Dataset:
-    """(x, y), {"x": …, "y": …, "x_test": …, "y_test": …}, x alone, or whatever has a length and gives (image, label)."""
+    """(x, y), {"x": …, "y": …, "x_test": …, "y_test": …}, x alone, or what has a length and gives (image, label)."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, Mapping):
@@ -56,7 +56,7 @@ def array(values: Any) -> np.ndarray:
 
 
 def from_items(items: Any) -> Dataset:
-    """A torch Dataset, read whole. Tensors as torchvision's ToTensor makes them lie in [0, 1]: that is said, not hidden."""
+    """A torch Dataset, read whole. Tensors of torchvision's ToTensor lie in [0, 1]: that is said, not hidden."""
     if not len(items):
         raise SelfcalError(f"the {type(items).__name__} given as data is empty")
     read = [items[i] for i in range(len(items))]
@@ -65,7 +65,7 @@ def from_items(items: Any) -> Dataset:
     if len({image.shape for image in images}) > 1:
         shapes = sorted({image.shape for image in images})[:2]
         raise SelfcalError(f"the images of the {type(items).__name__} differ in shape, {shapes[0]} and {shapes[1]}")
-    x, notes = np.stack(images), ()
+    x, notes = np.stack(images), tuple[str, ...]()
     if x.dtype.kind == "f" and x.ndim == 4 and x.min() >= 0 and x.max() <= 1:
         x, notes = 2 * x - 1, ("its images lie in [0, 1] and were taken to [−1, 1]",)
     found = {"x": x}

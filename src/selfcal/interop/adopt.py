@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from selfcal.core.errors import SelfcalError
+from selfcal.core.errors import SelfcalError, unknown
 from selfcal.core.progress import say
 from selfcal.core.progress import wanted as shown
-from selfcal.core.settings import pairs
+from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
 from selfcal.interop import diffusers, score_sde
 from selfcal.interop.conventions import Conventions, Numbers, Time
@@ -26,10 +26,11 @@ from selfcal.run import Run
 from selfcal.training import processes
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
-from selfcal.training.request import Prepared, Request
+from selfcal.training.request import Prepared, Request, default_preset
 from selfcal.training.stage import OnStep
 
 NONE_GIVEN = Conventions()
+GUIDES_ON = ("fresh", "score", "score-frozen")
 
 
 def adopt(
@@ -46,6 +47,7 @@ def adopt(
     time: Time = None,
     module: Maker = None,
     subfolder: str | None = None,
+    guide_on: str = "fresh",
     seed: int = 0,
     steps: int | None = None,
     preset: str | None = None,
@@ -68,6 +70,8 @@ def adopt(
     time: what net is told: "index" (of the schedule), "sigma", or a smooth function of σ.
     module: the constructor's name, "my_package:make_net", or the constructor; kept as a name, for `selfcal.load`.
     subfolder: the folder of the network in a pipeline's, for instance "unet_ema".
+    guide_on: "fresh", a guide of its own; "score", which starts from the adopted network's way down and its middle
+    and trains them on; "score-frozen", which leaves them as they are.
 
     A module is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
@@ -79,7 +83,9 @@ def adopt(
     pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
     adopted = open_source(source, pile, conventions, module, subfolder)
-    request = replace(request, settings=changes | adopted.settings)
+    chosen = preset or guide_preset(pile)
+    changes = guide_on_score(adopted, guide_on, resolve(chosen, changes).noise.sigma_data) | changes
+    request = replace(request, preset=chosen, settings=changes | adopted.settings)
     wanted = request.prepared(pile)
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
@@ -90,6 +96,29 @@ def adopt(
     weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared
     donor = from_weights(weights, adopted.own)
     return Run(fit(wanted, Path(out), donor, Watching(on_step=on_step, show_progress=show_progress)))
+
+
+def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
+    """Settings of a guide that stands on the adopted network's features; none for a fresh one."""
+    if guide_on not in GUIDES_ON:
+        raise unknown("guide_on", guide_on, GUIDES_ON)
+    if guide_on == "fresh":
+        return {}
+    net = {key.removeprefix("score."): value for key, value in adopted.settings.items()}
+    if net["network"] == "adopted-module":
+        raise SelfcalError(f"guide_on = {guide_on}: a module of your own may keep its features anywhere; use fresh")
+    if net["network"] == "adopted":
+        net = {"network": "adopted", "adopted": {**net["adopted"], "sigma_data": sigma_data}}
+    kept = {key: value for key, value in net.items() if key not in ("form", "steps", "dropout")}
+    return {f"classifier.{key}": value for key, value in (kept | {"start": guide_on, "head": "energy"}).items()}
+
+
+def guide_preset(data: Dataset) -> str:
+    """The one for images of that size; a guide alone is trained on larger ones, too, and on any that it can halve."""
+    try:
+        return default_preset(data)
+    except SelfcalError:
+        return "photos64"
 
 
 def named(source: Any) -> str:

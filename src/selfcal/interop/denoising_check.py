@@ -22,7 +22,7 @@ RANGE = (0.2, 4.0)  # of σ: less leaves nothing to see, in more a good network 
 SHIFTS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the σ that the network is told
 BETTER = 0.9  # another reading or level that leaves less than so much of the error is the right one
 SLACK = 1.25  # a network that has hardly been trained may be that much worse than shrinking
-MOST_NUMBERS = 2**16  # in a batch
+MOST_NUMBERS = 2**14  # in a batch
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def levels(low: float, high: float) -> list[float]:
 @torch.no_grad()
 def look(model: ScoreModel, form: OwnForm, x: Tensor, sigma: float) -> Seen:
     rng = torch.Generator().manual_seed(0)
-    many = min(len(x), max(8, MOST_NUMBERS // x[0].numel()))
+    many = min(len(x), max(32, MOST_NUMBERS // x[0].numel()))
     x0 = x[torch.randperm(len(x), generator=rng)[:many]]
     noisy = x0 + sigma * torch.randn(x0.shape, generator=rng)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))

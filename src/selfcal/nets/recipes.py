@@ -12,6 +12,7 @@ from torch import nn
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.nets.classifier import HEADS, Classifier, small
 from selfcal.nets.foreign import UNet, foreign_form
+from selfcal.nets.foreign_encoder import AdoptedEncoder, quietened
 from selfcal.nets.foreign_schedules import Keywords, form_keywords, network_keywords
 from selfcal.nets.forms import EDM, VE, Form, ScoreModel
 from selfcal.nets.mlp import MLP, size
@@ -114,7 +115,25 @@ NO_CLASSIFIER = "an adopted network is a score model that `selfcal adopt` took i
 def adopted_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
     if not net.adopted:
         raise SelfcalError(NO_CLASSIFIER)
-    return network_keywords(net.adopted)
+    if not classes:
+        return network_keywords(net.adopted)
+    if "sigma_data" not in net.adopted:
+        raise SelfcalError(NO_CLASSIFIER)
+    return {"adopted": dict(net.adopted), "shape": list(shape), "classes": classes, "head": net.head}
+
+
+def adopted_denoiser(
+    config: dict[str, Any] | None = None, unit_interval: bool = False, **conditional: Any
+) -> nn.Module:
+    if config is None:
+        raise SelfcalError("an adopted network is not told the class; set conditional.network=mlp or ncsnpp")
+    return UNet(config, unit_interval)
+
+
+def adopted_classifier(adopted: Mapping[str, Any], shape: Shape, classes: int, head: str) -> nn.Module:
+    """On the adopted network's own way down."""
+    made = look_up("head", head, HEADS)(AdoptedEncoder(adopted), classes)
+    return quietened(made, shape) if head == "energy" else made
 
 
 def no_classifier(**keywords: Any) -> nn.Module:
@@ -130,7 +149,7 @@ def own_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
 KINDS: dict[str, Kind] = {
     "mlp": Kind(mlp_keywords, mlp_denoiser, mlp_classifier),
     "ncsnpp": Kind(ncsnpp_keywords, ncsnpp_denoiser, ncsnpp_classifier),
-    "adopted": Kind(adopted_keywords, UNet, no_classifier),
+    "adopted": Kind(adopted_keywords, adopted_denoiser, adopted_classifier),
     "adopted-module": Kind(own_keywords, Elsewhere, no_classifier),
 }
 

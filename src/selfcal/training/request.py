@@ -56,7 +56,7 @@ class Request:
         check_names(settings)
         stages, shape, classes = method.stages(settings), data.shape, len(data.classes)
         networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
-        if "classifier" in networks and settings.classifier.start == "score":
+        if "classifier" in networks and settings.classifier.start != "scratch":
             start_from_score(networks["classifier"], networks)
         judging = None if self.test_labels is None else judged_by(data, self.test_labels)  # wrong ones are told now
         words = in_words(judging or data, labels, str(request.labels), asked=self.labels is not None)
