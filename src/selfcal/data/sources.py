@@ -33,6 +33,10 @@ def load_data(source: str | Path, size: int | None = None, skip_broken: bool = F
     size: of the images in a folder, the middle square of each at that many pixels a side. skip_broken: do
     without files that cannot be read.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise SelfcalError(
+            f"data is a {type(source).__name__}; here a name or a path is needed: save arrays as an .npz"
+        )
     name, path = recorded(source), Path(source)
     if name in SOURCES:
         return _whole(replace(SOURCES[name](), published=True), size)

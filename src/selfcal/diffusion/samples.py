@@ -1,7 +1,8 @@
-"""Generated examples, and how they become files."""
+"""Generated examples."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,21 @@ from PIL import Image
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import write_arrays
+from selfcal.diffusion.pictures import pixels
+from selfcal.diffusion.sample_files import as_image, picture, write
+
+NAMED = 6  # classes, in a short description
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Samples:
-    """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made."""
+    """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made.
+
+    images = run.sample(classes="3,5", count=16)
+    images                        # in a notebook: a grid with the names of the classes
+    images[:4].to_pil()[0].show()
+    images.save("images.npz")
+    """
 
     x: Tensor
     y: Tensor
@@ -26,29 +36,35 @@ class Samples:
     def __len__(self) -> int:
         return len(self.x)
 
-    def save(self, path: str | Path) -> None:
-        """An `.npz` (x in [−1, 1], y, class names), or a folder of PNGs by class."""
-        path = Path(path)
-        if path.suffix == ".npz":
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_arrays(path, {"x": self.x.numpy(), "y": self.y.numpy(), "classes": np.array(self.classes)})
-            return
+    def __getitem__(self, which: Any) -> Samples:
+        """Some of them: a position, a slice, a list or a mask. One alone is a set of one, which shows as a picture."""
+        which = [which] if isinstance(which, int) else which
+        return Samples(self.x[which], self.y[which], self.classes, self.made)
+
+    def __iter__(self) -> Iterator[Samples]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        named = [self.classes[c] for c in self.y.unique().tolist()]
+        listed = ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if len(named) > NAMED else "")
+        what = "×".join(map(str, self.x.shape[1:])) + (" images" if self.x.ndim == 4 else " points")
+        how = f"; λ = {self.made['scale']:g}, {self.made['sampler']}" if {"scale", "sampler"} <= {*self.made} else ""
+        return f"Samples({len(self)} {what} of {listed or 'no class'}{how})"
+
+    def _repr_png_(self) -> bytes | None:
+        return picture(self) if self.x.ndim == 4 and len(self) else None
+
+    def to_pil(self) -> list[Image.Image]:
+        """A picture of each."""
         if self.x.ndim != 4:
-            raise SelfcalError(f"points cannot be saved as images; give --out a name that ends in .npz, not {path}")
-        for c in self.y.unique().tolist():
-            folder = path / folder_name(self.classes[c], c)
-            folder.mkdir(parents=True, exist_ok=True)
-            for i, image in enumerate(self.x[self.y == c]):
-                to_image(image).save(folder / f"{i:05d}.png")
+            raise SelfcalError("points have no pictures; images do")
+        return [as_image(image) for image in pixels(self.x.numpy())]
 
+    def numpy(self) -> np.ndarray:
+        """x as an array (N, *), images in [−1, 1]."""
+        array: np.ndarray = self.x.numpy()
+        return array
 
-def folder_name(name: str, position: int) -> str:
-    """The class's name, unless it would lead elsewhere: names can come from files that others wrote."""
-    plain = name.isprintable() and name.strip(". ") and not {"/", "\\", ":"} & {*name} and len(name.encode()) < 200
-    return name if plain else f"class-{position}"
-
-
-def to_image(x: Tensor) -> Image.Image:
-    """(C, H, W) in [−1, 1] -> a grey or colour image."""
-    pixels = ((x.clamp(-1, 1) + 1) * 127.5).round().byte().numpy()
-    return Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    def save(self, path: str | Path) -> None:
+        """An `.npz` (x in [−1, 1], y, class names), a `.zip` or a folder of PNGs by class, or one `.png` of all."""
+        write(self, Path(path))

@@ -5,7 +5,7 @@ RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,7 @@ from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import USUAL, judged_by, reveal
+from selfcal.data.memory import KEPT
 from selfcal.data.pool import Pool
 from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
@@ -29,11 +30,13 @@ from selfcal.training import checkpoints, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
+from selfcal.training.own_model import own_model
 
 MARK = "config.json"
 MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
 MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
 MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
+MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class RunDirectory:
 
     path: Path
     config: dict[str, Any]
+    own: Callable[..., Any] | None = None  # the user's module, in a run that adopted one
 
     @property
     def method(self) -> Method:
@@ -81,7 +85,8 @@ class RunDirectory:
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
         about = self.config["data"]
-        pile = load_data(spelled(about["source"]), about.get("size"), bool(about.get("skip_broken")))
+        source = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
+        pile = load_data(source, about.get("size"), bool(about.get("skip_broken")))
         data, labels = reveal(pile, self.config["labels"], self.config["seed"])
         if data.sha256 != about["sha256"]:
             raise SelfcalError(f"{about['source']} has changed since {self.path} was trained on it")
@@ -115,9 +120,9 @@ class RunDirectory:
         """The trained networks by role, with averaged weights; of several stages with one role, the last."""
         if self.diverged:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
-        return {stage.role: self._trained(stage) for stage in {s.role: s for s in self.stages}.values()}
+        return {stage.role: self.trained(stage) for stage in {s.role: s for s in self.stages}.values()}
 
-    def _trained(self, stage: Stage) -> nn.Module:
+    def trained(self, stage: Stage) -> nn.Module:
         """A finished stage's network; one that the config does not describe is not built at all."""
         step, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         wanted = stage.settings(self.settings).steps
@@ -127,6 +132,8 @@ class RunDirectory:
                 "give the train command again to finish it"
             )
         request = self.settings, self.shape, len(self.classes)
+        if stage.settings(self.settings).network == "adopted-module":
+            return own_model(stage.build(*request), self.own, weights, self.path).to(self.device)
         with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
             shapes = {name: value.shape for name, value in stage.build(*request).state_dict().items()}
         if shapes != {name: value.shape for name, value in weights.items()}:
@@ -134,6 +141,14 @@ class RunDirectory:
         network = stage.build(*request)
         network.load_state_dict(weights)
         return network.to(self.device).eval().requires_grad_(False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every stage has its last checkpoint, whatever is in it."""
+        return all(
+            stage.settings(self.settings).steps in checkpoints.steps_saved(self.checkpoints(stage.name))
+            for stage in self.stages
+        )
 
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
@@ -162,11 +177,12 @@ class RunDirectory:
         }
 
 
-def open_directory(path: str | Path) -> RunDirectory:
+def open_directory(path: str | Path, own: Callable[..., Any] | None = None) -> RunDirectory:
+    """own: the user's module, in a run that adopted one."""
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK))
+    run = RunDirectory(path, records.read_config(path / MARK), own)
     table.find(run.config["method"])
     return run
 

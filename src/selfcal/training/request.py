@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, look_up
@@ -16,6 +17,7 @@ from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
 from selfcal.data.label_files import is_label_file
 from selfcal.data.labels import chosen, judged_by, reveal
+from selfcal.data.memory import KEPT, from_memory, in_memory
 from selfcal.data.sources import load_data, recorded
 from selfcal.data.summary import in_words
 from selfcal.diffusion.samplers import SAMPLERS
@@ -31,7 +33,7 @@ from selfcal.training.beginning import start_from_score
 class Request:
     """The words of `selfcal train`."""
 
-    data: str | Path
+    data: Any  # a name, a path, or what data/memory.py takes
     method: str = "cg-sc-all"
     labels: str | float | None = None  # all that the user made, and few of a published set
     seed: int = 0
@@ -54,7 +56,7 @@ class Request:
         check_names(settings)
         stages, shape, classes = method.stages(settings), data.shape, len(data.classes)
         networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
-        if "classifier" in networks and settings.classifier.start == "score":
+        if "classifier" in networks and settings.classifier.start != "scratch":
             start_from_score(networks["classifier"], networks)
         judging = None if self.test_labels is None else judged_by(data, self.test_labels)  # wrong ones are told now
         words = in_words(judging or data, labels, str(request.labels), asked=self.labels is not None)
@@ -68,7 +70,11 @@ class Request:
         return {name: value for name, value in asked.items() if value is not None}
 
     def read(self) -> Dataset:
-        return load_data(self.data, self.size, self.skip_broken)
+        if not in_memory(self.data):
+            return load_data(self.data, self.size, self.skip_broken)
+        if self.size is not None:
+            raise SelfcalError(f"--size {self.size} is for a folder of images; arrays are taken as they are")
+        return from_memory(self.data)
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Prepared:
             "selfcal": __version__,
             "method": self.method.name,
             "data": {
-                "source": recorded(self.request.data),
+                "source": KEPT if in_memory(self.request.data) else recorded(self.request.data),
                 "name": data.name,
                 "sha256": data.sha256,
                 "shape": list(data.shape),
@@ -117,8 +123,46 @@ def check_names(settings: Settings) -> None:
     look_up("sampling.sampler", settings.sampling.sampler, SAMPLERS)
 
 
-def default_preset(data: Dataset) -> str:
-    """A bundled data set has a preset of its own; other points are treated as moons, other piles as images."""
-    if data.published and data.name in presets():
-        return data.name
-    return "images" if data.is_image else "moons"
+PHOTOS = {
+    "cpu": ((12, "images"), (20, "photos16"), (40, "photos32"), (80, "photos64")),
+    "cuda": ((12, "images"), (20, "photos16"), (40, "photos32-gpu"), (80, "photos64-gpu"), (160, "photos128-gpu")),
+}
+"""By device: up to so many pixels, this preset."""
+
+
+def default_preset(data: Dataset, device: str | None = None) -> str:
+    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size."""
+    for own in (data.name, f"{data.name}-small"):
+        if data.published and own in presets():
+            return own
+    if not data.is_image:
+        return "moons"
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    by_size, side = PHOTOS[device], max(data.shape[1:])
+    name = next((preset for most, preset in by_size if side <= most), None)
+    if name is None:
+        raise SelfcalError(
+            f"{data.name} holds images of {pixels(data)} pixels; the largest that a network here learns on "
+            f"{'a GPU' if device == 'cuda' else 'a CPU'} in reasonable time have {by_size[-1][0]}. Let them be made "
+            f"smaller with --size {by_size[-1][0] // 5 * 4}, or choose a network yourself with --preset and --set "
+            "(`selfcal presets`, `selfcal settings`)"
+        )
+    check_divides(data, name)
+    return name
+
+
+def check_divides(data: Dataset, preset: str) -> None:
+    """A U-Net halves images: their sides must allow it, or be made to."""
+    net = resolve(preset).score
+    unit = net.patch * 2 ** (len(net.multipliers) - 1) if net.network == "ncsnpp" else 1
+    if any(side % unit for side in data.shape[1:]):
+        nearest = max(unit, round(min(data.shape[1:]) / unit) * unit)
+        raise SelfcalError(
+            f"{data.name} holds images of {pixels(data)} pixels; the network for them ({preset}) needs sides that are "
+            f"multiples of {unit}. Let them be made so with --size {nearest}"
+        )
+
+
+def pixels(data: Dataset) -> str:
+    """As people say it: width × height."""
+    return f"{data.shape[2]}×{data.shape[1]}"
