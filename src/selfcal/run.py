@@ -18,8 +18,8 @@ from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import Subject, evaluate
 from selfcal.methods.stage import Method, Stage
-from selfcal.training.directory import RunDirectory, open_directory
-from selfcal.training.donor import from_run
+from selfcal.training.directory import RunDirectory, open_directory, recorded
+from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
@@ -194,6 +194,7 @@ def train(
     *,
     seed: int = 0,
     steps: int | None = None,
+    minutes: float | None = None,
     score: str | Path | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
@@ -205,9 +206,15 @@ def train(
 
     score: another run whose unconditional model is taken over instead of being trained.
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
-    steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
+    steps: how long each network is trained; minutes: the time for all of them, from which their steps are planned.
+    A finished run is made longer by more of either. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
     """
-    wanted = Request(data, method, labels, seed, steps, preset, settings).prepared()
-    donor = None if score is None else from_run(open_directory(score), wanted)
-    return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress)))
+    out = Path(out)
+    wanted = Request(data, method, labels, seed, steps, preset, settings, minutes).prepared(recorded=recorded(out))
+    donor = None
+    if score is not None:
+        giver = open_directory(score)
+        wanted = taking_over(giver, wanted)
+        donor = from_run(giver, wanted)
+    return Run(fit(wanted, out, donor, Watching(until, on_step, show_progress)))

@@ -35,7 +35,17 @@ KINDS_OF_LABELS = "a fraction (0.02), a count (4/class), or a CSV with the colum
 Data = Annotated[str, Parameter(help=KINDS_OF_DATA)]
 Labels = Annotated[str, Parameter(help=f"What may be seen: {KINDS_OF_LABELS}")]
 RunOut = Annotated[Path, Parameter(help="The run directory to make or continue.")]
-Steps = Annotated[Whole | None, Parameter(help="Training steps of each network, instead of the preset's.")]
+Steps = Annotated[
+    Whole | None,
+    Parameter(help="Training steps of each network, instead of the preset's; more than before make a run longer."),
+]
+Minutes = Annotated[
+    float | None,
+    Parameter(
+        help="Time for training all networks, from which their steps are planned at this machine's speed; more than "
+        "before make a finished run longer. Sampling and evaluation come on top."
+    ),
+]
 Preset = Annotated[str | None, Parameter(help="Settings to start from; by default the one that fits the data.")]
 Seed = Annotated[Whole, Parameter(help="Chooses the labelled images, the first weights and all noise.")]
 Changes = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import Changes, Data, Labels, Preset, RunOut, Seed, Steps
+from selfcal.cli.options import Changes, Data, Labels, Minutes, Preset, RunOut, Seed, Steps
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def train(
     out: RunOut,
     score: Path | None = None,
     steps: Steps = None,
+    minutes: Minutes = None,
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
@@ -43,13 +44,15 @@ def train(
     dry_run
         Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
-    options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
+    options: dict[str, Any] = {"seed": seed, "steps": steps, "minutes": minutes}
+    options |= {"preset": preset, "settings": changes or []}
     if dry_run:
         from selfcal.cli.plan_table import print_plan
+        from selfcal.training.pace import within_minutes
         from selfcal.training.plan import plan
         from selfcal.training.request import Request
 
-        print_plan(out_console, plan(Request(data, method, labels, **options).prepared()))
+        print_plan(out_console, plan(within_minutes(Request(data, method, labels, **options).prepared())))
         return
     from selfcal.run import train as run_training
 

@@ -5,7 +5,7 @@ RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +31,8 @@ from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
 
 MARK = "config.json"
-MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
+MAY_DIFFER = {"selfcal", "data.source", "labels", "settings.run.preview_every"}  # nothing that training depends on
+NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,20 @@ class RunDirectory:
         with surfaced(f"cannot write {self.path / name}"):
             write_json(self.path / name, value)
 
+    @property
+    def unfinished(self) -> dict[str, tuple[int, int]]:
+        """By network (step, steps) of those that are not at their last step; the first is where training goes on."""
+        found = {}
+        for stage in self.stages:
+            step, steps = self.step_of(stage), stage.settings(self.settings).steps
+            if step < steps:
+                found[stage.name] = step, steps
+        return found
+
+    def step_of(self, stage: Stage) -> int:
+        """Of its newest checkpoint; 0 where there is none."""
+        return max(checkpoints.steps_saved(self.checkpoints(stage.name)), default=0)
+
     @cached_property
     def networks(self) -> dict[str, nn.Module]:
         """The trained networks by role, with averaged weights; of several stages with one role, the last."""
@@ -145,6 +160,9 @@ class RunDirectory:
         return {
             "path": str(self.path),
             **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
+            "preset": self.config.get("preset"),
+            "pace": self.config.get("pace"),
+            "lengthened": self.config.get("lengthened", []),
             "step": steps,
             "steps": wanted,
             "finished": steps == wanted,
@@ -167,24 +185,43 @@ def open_directory(path: str | Path) -> RunDirectory:
     return run
 
 
+def recorded(out: Path) -> dict[str, Any] | None:
+    """The config.json there, if this is a run directory."""
+    return open_directory(out).config if (out / MARK).is_file() else None
+
+
+Amend = Callable[[RunDirectory, dict[str, Any], list[str]], dict[str, Any] | None]
+"""From the run that is there, the config wanted and the names of what differs: the config it gets, if it may."""
+
+
 @contextmanager
-def claimed(out: Path, config: dict[str, Any]) -> Iterator[None]:
+def claimed(out: Path, config: dict[str, Any], amend: Amend = lambda *_: None) -> Iterator[None]:
     """Make the run directory, or recognise it as this very run; nobody else trains in it meanwhile."""
 
-    def differing() -> list[str]:
+    def amended() -> dict[str, Any] | None:
         there = open_directory(out)
-        complete = {"settings": there.settings.model_dump(mode="json")}  # settings added since have their defaults
-        return sorted(set(differences(there.config | complete, config)) - MAY_DIFFER)
+        return amend(there, config, unlike(there, config))
+
+    def differing() -> list[str]:
+        return [] if amended() else unlike(open_directory(out), config)
 
     check_claim(out, "run", MARK, differing)  # before the lock file would be written into somebody else's folder
     with surfaced(f"cannot write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     with sole_owner(out):
         check_claim(out, "run", MARK, differing)
-        if not (out / MARK).exists():
+        new = amended() if (out / MARK).exists() else config
+        if new is not None:
             with surfaced(f"cannot write to {out}"):
-                write_json(out / MARK, config)
+                write_json(out / MARK, new)
         yield
+
+
+def unlike(there: RunDirectory, config: dict[str, Any]) -> list[str]:
+    """Names of what two runs differ in, of all that training depends on."""
+    complete = {"settings": there.settings.model_dump(mode="json")}  # settings added since have their defaults
+    a, b = ({k: v for k, v in c.items() if k not in NOTES} for c in (there.config | complete, config))
+    return sorted(set(differences(a, b)) - MAY_DIFFER)
 
 
 def divergence_in_words(report: dict[str, Any]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, look_up
-from selfcal.core.settings import NETWORKS, Settings, presets, resolve
+from selfcal.core.settings import NETWORKS, Settings, pairs, presets, resolve
 from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import reveal
@@ -37,12 +38,22 @@ class Request:
     steps: int | None = None  # of every network, instead of the preset's
     preset: str | None = None  # the one that fits the data, if left out
     settings: Mapping[str, Any] | Iterable[str] = ()
+    minutes: float | None = None  # for all networks together, instead of a number of steps
 
-    def prepared(self, loaded: Dataset | None = None) -> Prepared:
-        """The data loaded (unless it is already), the labels chosen, the settings resolved, all fitting each other."""
-        method = table.find(self.method)
+    def prepared(self, loaded: Dataset | None = None, recorded: Mapping[str, Any] | None = None) -> Prepared:
+        """The data loaded (unless it is already), the labels chosen, the settings resolved, all fitting each other.
+
+        recorded: the config.json of the run that this request may be continuing.
+        """
+        method, changes = table.find(self.method), dict(pairs(self.settings))
+        check_minutes(self.minutes, self.steps, changes)
         data, labels = reveal(load_data(self.data) if loaded is None else loaded, self.labels, self.seed)
-        settings = resolve(self.preset or default_preset(data), self.settings, self.steps)
+        settings, preset = None, None
+        if recorded is not None and recorded["data"]["shape"] == list(data.shape):
+            settings, preset = as_recorded(self, changes, recorded), recorded.get("preset")
+        if settings is None:
+            preset = self.preset or default_preset(data)
+            settings = resolve(preset, changes, self.steps)
         if settings.data.flips and not data.is_image:
             raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
         check_names(settings)
@@ -50,7 +61,7 @@ class Request:
         networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
         if "classifier" in networks and settings.classifier.start == "score":
             start_from_score(networks["classifier"], networks)
-        return Prepared(self, method, data, labels, settings)
+        return Prepared(replace(self, settings=changes), method, data, labels, settings, preset)
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,16 @@ class Prepared:
     data: Dataset
     labels: Tensor  # (N,), UNLABELED where hidden
     settings: Settings
+    preset: str | None = None  # what the settings started from
+
+    def with_steps(self, steps: Mapping[str, int]) -> Prepared:
+        """The same with other numbers of steps, by role."""
+        return replace(self, settings=self.settings.with_steps(steps))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was said of the settings; the same words find the same run, whatever presets say by then."""
+        return asked(self.request, dict(pairs(self.request.settings)), self.settings)
 
     def config(self, score_from: str | None = None) -> dict[str, Any]:
         """config.json: everything resolved, enough to make the run again."""
@@ -83,8 +104,59 @@ class Prepared:
             "labels_sha256": hashlib.sha256(self.labels.numpy().tobytes()).hexdigest(),
             "seed": self.request.seed,
             "score_from": score_from,
+            "preset": self.preset,
+            "asked": self.asked,
             "settings": self.settings.model_dump(mode="json"),
         }
+
+
+def asked(request: Request, changes: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Values as they were understood: "5" on a command line is the 5 of Python."""
+    known = settings.dotted()
+    words = {"preset": request.preset, "steps": request.steps, "minutes": request.minutes}
+    return {**words, "settings": {key: known[key] for key in sorted(changes)}}
+
+
+def as_recorded(request: Request, changes: Mapping[str, Any], recorded: Mapping[str, Any]) -> Settings | None:
+    """The settings of the run there, where the same was asked for; more steps of it may be asked for, too.
+
+    Presets change from version to version, and with the device; a run goes on with what it began with.
+    """
+    there = Settings.model_validate(recorded["settings"])
+    wanted = there.changed(changes if request.steps is None else {**steps_of_all(request.steps), **changes})
+    said = recorded.get("asked")
+    if said is None:  # a run from before this was noted, when all images were treated alike
+        begun = resolve("images", changes, request.steps)
+        alike = request.preset is None and len(recorded["data"]["shape"]) == 3
+        return begun if alike and without_steps(begun.dotted()) == without_steps(there.dotted()) else None
+    mine = asked(request, changes, wanted)
+    if mine == said:
+        return there
+    same = all(without_steps(mine[key]) == without_steps(said[key]) for key in ("preset", "settings"))
+    return wanted if same and (request.minutes or request.steps or without_steps(changes) != changes) else None
+
+
+def steps_of_all(steps: int) -> dict[str, Any]:
+    return {f"{role}.steps": steps for role in NETWORKS}
+
+
+def without_steps(settings: Any) -> Any:
+    """All that must not change when a run is made longer; pictures on the way do not change it."""
+    if not isinstance(settings, Mapping):
+        return settings
+    free = {*steps_of_all(0), "run.preview_every"}
+    return {key: value for key, value in settings.items() if key not in free}
+
+
+def check_minutes(minutes: float | None, steps: int | None, changes: Mapping[str, Any]) -> None:
+    if minutes is None:
+        return
+    if not 0 < minutes < math.inf:
+        raise SelfcalError(f"--minutes {minutes:g}: a number above 0 is needed")
+    if steps is not None:
+        raise SelfcalError("--minutes chooses the steps of every network; leave out --steps, or --minutes")
+    if said := [key for key in changes if key in steps_of_all(0)]:
+        raise SelfcalError(f"--minutes chooses the steps of every network; leave out --set {said[0]}, or --minutes")
 
 
 def check_names(settings: Settings) -> None:
