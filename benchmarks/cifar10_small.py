@@ -15,8 +15,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 import selfcal
+from selfcal.diffusion.pictures import captioned_grid
 from selfcal.report.figures import OTHERS, panel, svg
-from selfcal.report.pictures import sample_grid
 from selfcal.run import Run
 from selfcal.training.plan import plan
 from selfcal.training.request import Request
@@ -83,7 +83,7 @@ def main() -> None:
     best = next(r for r in report["results"] if r["chosen"])
     wanted.page.mkdir(parents=True, exist_ok=True)
     samples = run.sample(count=80, scale=best["scale"])
-    sample_grid(samples.x.numpy(), samples.y.numpy()).save(wanted.page / "cifar10-small.png")
+    captioned_grid(samples.x.numpy(), samples.y.numpy(), run.classes).save(wanted.page / "cifar10-small.png")
     figure, axes = panel(3)
     curves = [("score", "dsm"), ("classifier", "ce"), ("classifier", "sc")]
     rows = [draw(a, run, *curve) for a, curve in zip(axes, curves, strict=True)]

@@ -141,6 +141,7 @@ def test_every_sampler_with_every_guide(digits_run, sampler, guide):
 def test_sampler_options(capsys, digits_run, tmp_path):
     base = ("sample", digits_run.path, "--count", "2", "--steps", "3", "--out", tmp_path / "s.npz")
     assert typed(capsys, *base, "--sampler", "heun", "--option", "churn=4")[0] == 0
+    (tmp_path / "s.npz").unlink()  # what is there is never written over
     code, _, err = typed(capsys, *base, "--sampler", "heun", "--option", "eta=1")
     assert code == 2
     assert "heun has no such option: eta" in err
@@ -277,7 +278,7 @@ def test_folder_of_images_end_to_end(capsys, tmp_path):
     assert "6 of 24 training examples labelled" in out
     code, out, _ = typed(capsys, "sample", tmp_path / "run", "--classes", "red", "--count", "4", "--steps", "4")
     assert code == 0
-    assert len(list((tmp_path / "run" / "samples" / "red").glob("*.png"))) == 4
+    assert len(list((tmp_path / "run" / "samples" / "set-001" / "red").glob("*.png"))) == 4
     code, out, err = typed(capsys, "evaluate", tmp_path / "run", "--steps", "4")
     assert code == 0, err
     (result,) = json.loads((tmp_path / "run" / "metrics.json").read_text())["results"]
@@ -303,6 +304,8 @@ def test_what_a_newcomer_stumbled_over(capsys, digits_run, tmp_path):
         (("sample", run, "--out", file / "x"), "is a file, not a folder"),
         (("sample", run, "--out", file / "x.npz"), "is a file, not a folder"),
         (("sample", run, "--out", tmp_path / "full"), "is not empty"),
+        (("sample", run, "--out", tmp_path / "text.npz"), "exists already and is not written over"),
+        (("sample", run, "--out", tmp_path / "x.npy"), "not written as .npy; give a name that ends in .npz"),
         (("sample", run, "--classes", ""), "unknown class ''"),
         (("train", "", "--out", tmp_path / "r"), "no data is named"),
         (("train", tmp_path / "gone", "--out", tmp_path / "r"), "does not exist"),
@@ -322,10 +325,11 @@ def test_what_a_newcomer_stumbled_over(capsys, digits_run, tmp_path):
     assert file.read_text() == "mine"
 
 
-def test_samples_of_a_run_replace_the_last_ones(capsys, digits_run):
+def test_samples_of_a_run_never_replace_earlier_ones(capsys, digits_run):
     for count in (20, 2):
         assert typed(capsys, "sample", digits_run.path, "--count", count, "--steps", "2")[0] == 0
-    assert len(list((digits_run.path / "samples").glob("*/*.png"))) == 2
+    sets = [len(list((digits_run.path / "samples" / name).glob("*/*.png"))) for name in ("set-001", "set-002")]
+    assert sets == [20, 2]
     import shutil
 
     shutil.rmtree(digits_run.path / "samples")
@@ -378,4 +382,4 @@ def test_unusual_files_in_a_folder(capsys, tmp_path):
         == 0
     )
     assert typed(capsys, "sample", out, "--classes", "x,a", "--count", "2", "--steps", "2")[0] == 0
-    assert len(list((out / "samples" / "x,a").glob("*.png"))) == 2
+    assert len(list((out / "samples" / "set-001" / "x,a").glob("*.png"))) == 2

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole
 from selfcal.cli.terminal import app, say
-from selfcal.core.errors import SelfcalError
 
 if TYPE_CHECKING:
     from selfcal.diffusion.samples import Samples
@@ -41,39 +39,33 @@ def sample(
     seed
         The same seed gives the same images.
     out
-        A name ending in .npz, or a folder for PNGs by class; RUN/samples if left out.
+        A name ending in .npz (numbers), .zip (PNGs by class) or .png (one picture of all), or a folder for PNGs by
+        class; a new folder in RUN/samples if left out. Nothing is written over.
     """
+    from selfcal.diffusion.sample_files import check_target, next_folder
     from selfcal.run import load
 
     the_run, choices = load(run), sampling.choices()
-    target = out or the_run.path / "samples"
-    check_free(target, ours=out is None)
+    target = out or next_folder(the_run.path / "samples")
+    check_target(target, is_image=len(the_run.shape) == 3)
     names = None if classes is None else the_run.classes_named(classes)
     samples = the_run.sample(names, count, scale, seed=seed, show_progress=True, **choices)
-    if out is None:
-        shutil.rmtree(target, ignore_errors=True)  # the run's own folder: the newest samples replace the last
     samples.save(target)
     say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")
 
 
 def write_grid(samples: Samples, target: Path) -> str:
-    """A picture beside the samples, and where it is, in words; points have none."""
-    from selfcal.core.files import write_bytes
-    from selfcal.report.pictures import png, sample_grid
+    """Where the picture of the samples is, in words; beside an .npz it is made, unless something is there already."""
+    from selfcal.core.files import surfaced, write_bytes
+    from selfcal.diffusion.sample_files import GRID, ending, picture
 
-    if samples.x.ndim != 4:
+    kind, beside = ending(target), target.with_suffix(".png")
+    if kind in (".png", ".zip") or samples.x.ndim != 4:
         return ""
-    file = target.with_suffix(".png") if target.suffix == ".npz" else target / "grid.png"
-    write_bytes(file, png(sample_grid(samples.x.numpy(), samples.y.numpy())))
-    return f", a grid in {file}"
-
-
-def check_free(target: Path, ours: bool) -> None:
-    """Before the work: can the samples be written there without mixing with other files?"""
-    if target.suffix == ".npz" and target.is_dir():
-        raise SelfcalError(f"{target} is a folder; give --out another name")
-    if target.suffix != ".npz" and not ours and target.is_dir() and any(target.iterdir()):
-        raise SelfcalError(f"the folder {target} is not empty; give --out another name")
-    for parent in [target, *target.parents] if target.suffix != ".npz" else target.parents:
-        if parent.is_file():
-            raise SelfcalError(f"{parent} is a file, not a folder; give --out another name")
+    if kind == "":
+        return f", a grid in {target / GRID}"
+    if beside.exists():
+        return f"; {beside} is there already, so no grid was made"
+    with surfaced(f"cannot write {beside}"):
+        write_bytes(beside, picture(samples))
+    return f", a grid in {beside}"

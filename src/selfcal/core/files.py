@@ -6,7 +6,8 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,24 @@ def write_bytes(path: Path, content: bytes) -> None:
     except OSError:
         with suppress(OSError):
             beside.unlink(missing_ok=True)  # half a file is of no use, and on a full disk in the way
+        raise
+    sync(path.parent)
+
+
+def write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """A folder of files by their paths in it: there with all of them, or not at all. It must be free or empty."""
+    beside = path.with_name(f".{path.name}.writing")
+    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
+    try:
+        beside.mkdir(parents=True)
+        for name, content in files:
+            (beside / name).parent.mkdir(parents=True, exist_ok=True)
+            write_in_place(beside / name, content)
+        for folder in {beside, *(p for p in beside.rglob("*") if p.is_dir())}:
+            sync(folder)
+        beside.rename(path)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
         raise
     sync(path.parent)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from selfcal.diffusion.pictures import grid, png
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tasks import Cell
 from selfcal.report.columns import ALONE
-from selfcal.report.pictures import data_uri, grid, png
+from selfcal.report.pictures import data_uri
 
 NAMES = {
     "unconditional": "the score model",

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_text
+from selfcal.diffusion.pictures import grid, png
 from selfcal.experiments import costs
 from selfcal.experiments.compare import figures, tables
 from selfcal.experiments.compare.alone import alone, in_markdown
@@ -23,7 +24,7 @@ from selfcal.experiments.compare.tasks import Cell
 from selfcal.methods.table import METHODS
 from selfcal.report.columns import ALONE, OVER_LABELS, OVER_SCALE
 from selfcal.report.page import render
-from selfcal.report.pictures import data_uri, grid, png
+from selfcal.report.pictures import data_uri
 
 
 def write_page(out: Path) -> Path:

@@ -9,11 +9,12 @@ import numpy as np
 from PIL.Image import Image
 
 from selfcal.core.files import read_json, write_text
+from selfcal.diffusion.pictures import grid, png
 from selfcal.metrics import check_comparable
 from selfcal.report.columns import COLUMNS, DEMO
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
 from selfcal.report.page import render
-from selfcal.report.pictures import data_uri, grid, png
+from selfcal.report.pictures import data_uri
 
 TITLES = {"cg": "CG, plain guidance", "cg-sc-all": "CG-SC-all, self-calibrated"}
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from selfcal.diffusion.pictures import png
 from selfcal.experiments.toy.table import title
-from selfcal.report.pictures import png
 
 RED, BLUE, GREY = "#c81e1e", "#1d4ed8", "#c9ced6"
 CLASS_COLOURS = (RED, BLUE)
