@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
+from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import Subject, evaluate
@@ -63,9 +65,11 @@ class Run:
         scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
         options: the sampler's own, for instance eta=1.
         """
+        self._check_begun(guide)
         named = [class_index(self.classes, c) for c in classes] if classes else range(len(self.classes))
         y = spread(named, count)
-        return self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+        samples = self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+        return replace(samples, made=samples.made | {"unfinished": self.unfinished}) if self.unfinished else samples
 
     def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
         """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
@@ -93,6 +97,7 @@ class Run:
         intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
         alone: also each network as a generator by itself. keep: called with every reported set of samples.
         """
+        self._check_begun(guide)
         if self.diverged:
             report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
             report |= {"alone": [], "diverged": self.diverged}
@@ -111,12 +116,27 @@ class Run:
                 keep=keep,
             )
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None}
+        report["unfinished"] = self.unfinished or None
         self.directory.write("metrics.json", report)
         return report
 
     def _subject(self) -> Subject:
         about = {"method": self.method.name} | {key: self.config[key] for key in ("labels", "labelled", "seed")}
+        if self.unfinished:
+            about["unfinished"] = self.unfinished
         return Subject(self.generator, self.data, self.pool.y, about)
+
+    def _check_begun(self, guide: str | None) -> None:
+        """A run that was stopped early may lack a network that the guide needs."""
+        needs = look_up("guide", guide or self.method.guide, GUIDES).needs
+        begun = {stage.role for stage in self.stages if self.directory.step_of(stage)}
+        missing = [stage.role for stage in self.stages if stage.role in needs and stage.role not in begun]
+        if missing and begun and not self.diverged:
+            rest = "; until then: --guide unconditional" if begun == {"score"} else ""
+            raise SelfcalError(
+                f"{self.path} was stopped before its {missing[0]} network began; give the train command again to go on"
+                f"{rest}"
+            )
 
     def classes_named(self, text: str) -> list[int | str]:
         """ "cat,dog" -> both; a class whose own name holds a comma is found too."""
@@ -171,6 +191,11 @@ class Run:
     @property
     def networks(self) -> dict[str, nn.Module]:
         return self.directory.networks
+
+    @property
+    def unfinished(self) -> dict[str, tuple[int, int]]:
+        """By network (step, steps) of those that training has not come to the end of."""
+        return self.directory.unfinished
 
     @property
     def diverged(self) -> dict[str, Any] | None:

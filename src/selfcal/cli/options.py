@@ -65,6 +65,9 @@ Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
 # --- what is done with a run ------------------------------------------------------------------------
 
 FinishedRun = Annotated[Path, Parameter(help="A finished run directory.")]
+TrainedRun = Annotated[
+    Path, Parameter(help="A run directory; of one that was stopped, the latest checkpoints are used, and marked so.")
+]
 
 
 @Parameter(name="*")

@@ -72,6 +72,8 @@ def print_end(run: Run) -> None:
             f"{stage}: {labels['kept']} of {labels['unlabelled']} unlabelled images got a label{right}",
             highlight=False,
         )
+    if previews := sorted((run.path / "samples").glob("preview-*.png"), key=lambda p: p.stat().st_mtime):
+        say(f"Pictures on the way: {run.path / 'samples'}/preview-*.png, the last of them {previews[-1]}")
     say(
         f"{run.path} is finished: {run.method.title}, "
         f"{run.config['labelled']} of {run.config['data']['examples']} training examples labelled.\n"

@@ -123,20 +123,23 @@ class RunDirectory:
 
     @cached_property
     def networks(self) -> dict[str, nn.Module]:
-        """The trained networks by role, with averaged weights; of several stages with one role, the last."""
+        """The networks by role, with averaged weights; of several stages with one role, the last that has begun.
+
+        Also of a run that is not finished, which says so: `unfinished`.
+        """
         if self.diverged:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
-        return {stage.role: self._trained(stage) for stage in {s.role: s for s in self.stages}.values()}
+        last = {stage.role: stage for stage in self.stages if self.step_of(stage)}
+        if not last:
+            first = self.stages[0]
+            raise SelfcalError(
+                f"{self.checkpoints(first.name)} holds no checkpoint yet; run the train command again to continue it"
+            )
+        return {role: self._trained(stage) for role, stage in last.items()}
 
     def _trained(self, stage: Stage) -> nn.Module:
-        """A finished stage's network; one that the config does not describe is not built at all."""
-        step, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
-        wanted = stage.settings(self.settings).steps
-        if step < wanted:
-            raise SelfcalError(
-                f"the {stage.name} network of {self.path} is at step {step} of {wanted}; "
-                "give the train command again to finish it"
-            )
+        """A stage's network; one that the config does not describe is not built at all."""
+        _, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         request = self.settings, self.shape, len(self.classes)
         with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
             shapes = {name: value.shape for name, value in stage.build(*request).state_dict().items()}
@@ -174,6 +177,11 @@ class RunDirectory:
             "settings": self.config["settings"],
             "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
         }
+
+
+def unfinished_in_words(unfinished: dict[str, tuple[int, int]]) -> str:
+    """Which networks are where."""
+    return ", ".join(f"the {name} network is at step {step} of {steps}" for name, (step, steps) in unfinished.items())
 
 
 def open_directory(path: str | Path) -> RunDirectory:

@@ -113,8 +113,8 @@ def train_stages(
         if stage.pseudo_labels:
             pool = with_pseudo_labels(run, stage, networks["classifier"], wanted, accelerator)
         context = Context(run.settings, pool.label_fraction, dict(networks))
-        batches = Batches(wanted.data.x, pool)
-        training = StageTraining(run, stage, context, batches, accelerator, watching.on_step)
+        batches, every = Batches(wanted.data.x, pool), wanted.settings.run.preview_every
+        training = StageTraining(run, stage, context, batches, accelerator, watching.on_step, every)
         networks[stage.role] = training.finish(stop, watching.show_progress)
         if accelerator.is_main_process:
             fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import NETWORKS, Settings
 from selfcal.methods.stage import Context, Stage
-from selfcal.training.directory import RunDirectory
+from selfcal.training.directory import RunDirectory, unfinished_in_words
 from selfcal.training.learning_rate import learning_rate
 
 
@@ -34,11 +34,10 @@ def says_steps(config: Mapping[str, Any], role: str) -> bool:
 
 def check_finished(run: RunDirectory) -> None:
     if unfinished := run.unfinished:
-        network, (step, steps) = next(iter(unfinished.items()))
         minutes = (run.config.get("asked") or {}).get("minutes")
         again = f"--minutes {minutes:g}" if minutes else "the steps it has"
         raise SelfcalError(
-            f"{run.path} is not finished (the {network} network is at step {step} of {steps}); finish it with {again}, "
+            f"{run.path} is not finished ({unfinished_in_words(unfinished)}); finish it with {again}, "
             "then make it longer"
         )
 

@@ -30,6 +30,7 @@ from selfcal.run import train
 
 TRIED_ALONE = ("cg", "cg-dlsm", "cg-sc-labeled", "cg-sc-all")  # whose classifiers the paper also tries as generators
 SAMPLE = 0.11  # plain training steps that take as long as one sample, drawn and measured
+UNSEEN = {"run.preview_every": 0}  # nobody watches a cell
 FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
 
 
@@ -54,7 +55,7 @@ class ScoreModel:
 
     def work(self, out: Path, protocol: Protocol) -> None:
         p = protocol
-        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes}
+        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes | UNSEEN}
         train(p.data, "cg", p.score_labels, self.run(out), until="score", **options)
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
@@ -123,7 +124,7 @@ class Cell:
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
         score = None if donor is None else donor.run(out)
-        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes}
+        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes | UNSEEN}
         run = train(p.data, self.method, self.labels, self.run(out), score=score, **options)
         middle = time.monotonic()
         report = run.evaluate(
