@@ -236,7 +236,8 @@ def train(
     on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
     """
     out = Path(out)
-    wanted = Request(data, method, labels, seed, steps, preset, settings, minutes).prepared(recorded=recorded(out))
+    request = Request(data, method, labels, seed, steps, preset, settings, minutes=minutes)
+    wanted = request.prepared(recorded=recorded(out))
     donor = None
     if score is not None:
         giver = open_directory(score)

@@ -67,7 +67,7 @@ def test_its_evaluation_is_marked(stopped, capsys):
 
 def test_without_its_guide_it_samples_unguided(without_guide, capsys):
     run = selfcal.load(without_guide)
-    with pytest.raises(SelfcalError, match="before its classifier network began; .* --guide unconditional"):
+    with pytest.raises(SelfcalError, match=r"before its classifier network began; .* --guide unconditional"):
         run.sample(count=2, steps=2)
     with pytest.raises(SelfcalError, match="before its classifier network began"):
         run.evaluate()
@@ -77,7 +77,7 @@ def test_without_its_guide_it_samples_unguided(without_guide, capsys):
 def test_it_is_neither_exported_nor_lent(stopped, tmp_path):
     from selfcal.interop.export import export
 
-    with pytest.raises(SelfcalError, match="is not finished .* at step 5 of 10"):
+    with pytest.raises(SelfcalError, match=r"is not finished .* at step 5 of 10"):
         export(selfcal.load(stopped), tmp_path / "pipeline")
     checkpoints.remove(stopped / "checkpoints" / "score" / "step-00000010")
     with pytest.raises(SelfcalError, match="its score model is at step 5 of 10"):

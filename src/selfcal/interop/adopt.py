@@ -16,6 +16,7 @@ from selfcal.interop import diffusers, score_sde
 from selfcal.nets.forms import ScoreModel
 from selfcal.run import Run
 from selfcal.training import processes
+from selfcal.training.directory import recorded
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Prepared, Request
@@ -57,10 +58,12 @@ def adopt(
     pile = load_data(data)
     adopted = open_source(Path(source), pile)
     request = Request(data, method, labels, seed, steps, preset, changes | adopted.settings)
-    wanted = request.prepared(pile)
+    wanted, before = request.prepared(pile), recorded(Path(out))
     check_method(wanted)
     noise = common_noise(wanted, adopted, source)
-    wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile)
+    if before is not None:  # what both knew when the run began, whatever the preset is by now
+        noise = {key: before["settings"]["noise"][key.removeprefix("noise.")] for key in noise}
+    wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile, before)
     if show_progress and processes.accelerator().is_main_process:
         low, high = noise["noise.sigma_min"], noise["noise.sigma_max"]
         say(f"adopted {source}: {adopted.words}; σ from {low:.3g} to {high:.3g}")

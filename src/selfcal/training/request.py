@@ -52,7 +52,7 @@ class Request:
         if recorded is not None and recorded["data"]["shape"] == list(data.shape):
             settings, preset = as_recorded(self, changes, recorded), recorded.get("preset")
         if settings is None:
-            preset = self.preset or default_preset(data)
+            preset = self.preset or default_preset(data, score_given="score.network" in changes)
             settings = resolve(preset, changes, self.steps)
         if settings.data.flips and not data.is_image:
             raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
@@ -176,8 +176,11 @@ PHOTOS = {
 """By device: up to so many pixels, this preset."""
 
 
-def default_preset(data: Dataset, device: str | None = None) -> str:
-    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size."""
+def default_preset(data: Dataset, device: str | None = None, score_given: bool = False) -> str:
+    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size.
+
+    score_given: only a guide is trained, for a score model that makes images of this very size.
+    """
     for own in (data.name, f"{data.name}-small"):
         if data.name in SOURCES and own in presets():
             return own
@@ -185,7 +188,9 @@ def default_preset(data: Dataset, device: str | None = None) -> str:
         return "moons"
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     by_size, side = PHOTOS[device], max(data.shape[1:])
-    name = next((preset for most, preset in by_size if side <= most), None)
+    name = next((preset for most, preset in by_size if side <= most), by_size[-1][1] if score_given else None)
+    if score_given:
+        return name if name and not any(s % resolve(name).classifier.patch for s in data.shape[1:]) else "images"
     if name is None:
         raise SelfcalError(
             f"{data.name} holds images of {pixels(data)} pixels; the largest that a network here learns on "
