@@ -39,6 +39,7 @@ def compare(
     steps: Steps = None,
     count: Count | None = None,
     scales: str = "wide",
+    score_seed: Whole | None = None,
     preset: Preset = None,
     seed: FirstSeed = 0,
     changes: Changes = None,
@@ -60,6 +61,8 @@ def compare(
         The folder to make or continue: table.md, table.csv, table.tex and report.html.
     scales
         The grid that λ is chosen from: wide (1 to 6), or paper (0.5 to 2.5).
+    score_seed
+        Train one score model, with this seed, for all: seeds then differ in labelled images and guides alone.
     jobs
         Cells at a time; as many as there are cores, or one on a GPU, if left out.
     """
@@ -71,6 +74,7 @@ def compare(
         "steps": steps,
         "count": count,
         "scales": scales,
+        "score_seed": score_seed,
         "preset": preset,
         "jobs": jobs,
     }

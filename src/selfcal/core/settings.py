@@ -98,6 +98,10 @@ class TermSettings(Section):
         True,
         description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images",
     )
+    sc_thinned: bool = Field(
+        False,
+        description="with sc_rebalance: by leaving labelled images out of SC at random, which spares their computation",
+    )
     sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
     ls_smoothing: float = Field(0.1, ge=0, lt=1, description="ε of label smoothing; the paper tried .1 and .05")
     jr_weight: float = Field(0.01, ge=0, description="weight of the Jacobian regularisation")

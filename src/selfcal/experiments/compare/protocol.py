@@ -20,6 +20,7 @@ class Protocol:
     samples: int
     score_labels: str  # the score model sees no labels; its run is opened with these
     scales: str = "paper"  # the grid from which λ is chosen; older comparisons knew no other
+    score_seed: int | None = None  # of the one score model that all seeds share; None: each seed has its own
 
     @cached_property
     def resolved(self) -> Settings:

@@ -42,6 +42,7 @@ def compare(
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
     scales: str = "wide",
+    score_seed: int | None = None,
     jobs: int | None = None,
     command: str | None = None,
     show_progress: bool = False,
@@ -50,7 +51,7 @@ def compare(
 
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
     same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide" or "paper".
-    jobs: cells at a time.
+    score_seed: of the one score model for all seeds, which then differ in labels and guides. jobs: cells at a time.
     """
     pile = load_data(data)
     name = preset or default_preset(pile)
@@ -61,7 +62,7 @@ def compare(
     cells = [Cell(find(m).name, canonical(y), s) for s in range(seed, seed + seeds) for y in labels for m in methods]
     pile = with_labels(data, cells)
     source = str(data) if str(data) in SOURCES else str(Path(data).resolve())
-    protocol = Protocol(source, pile.sha256, name, changes, how_many(count, pile), cells[0].labels, scales)
+    protocol = Protocol(source, pile.sha256, name, changes, how_many(count, pile), cells[0].labels, scales, score_seed)
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})

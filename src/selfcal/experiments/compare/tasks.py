@@ -106,7 +106,8 @@ class Cell:
 
     def waits_for(self, protocol: Protocol) -> ScoreModel | None:
         stages = [stage.name for stage in find(self.method).stages(protocol.resolved)]
-        return ScoreModel(self.seed) if "score" in stages else None
+        seed = self.seed if protocol.score_seed is None else protocol.score_seed
+        return ScoreModel(seed) if "score" in stages else None
 
     def work(self, out: Path, protocol: Protocol) -> None:
         """Train, sample and measure; whatever happens becomes the outcome."""
