@@ -28,7 +28,7 @@ from selfcal.training.request import Prepared
 Clock = Callable[[], float]
 MEASURING = 1 / 40  # of the time
 RESERVE = 0.04  # of the time, for previews, checkpoints and the log
-WARM, FEWEST_MEASURED = 3, 10  # steps before the measurement, and in it
+WARM, FEWEST_MEASURED = 2, 3  # steps before the measurement, and in it
 FEWEST_STEPS = 20  # below which nothing is learned at all
 LEAST = 0.5  # of its planned steps, which a correction leaves a network
 
@@ -101,8 +101,8 @@ def of_one_step(trial: Trial, batch: int, budget: float, clock: Clock) -> float:
         return float(reduced(accelerator, torch.tensor((clock() - began) / steps, device=accelerator.device), "mean"))
 
     mean(WARM)  # the first steps fetch memory and are slower
-    guess = mean(WARM)  # the same in all processes, which must take the same number of steps
-    return mean(max(FEWEST_MEASURED, int(budget / max(guess, 1e-6)) - 2 * WARM))
+    guess = mean(1)  # the same in all processes, which must take the same number of steps
+    return mean(max(FEWEST_MEASURED, int(budget / max(guess, 1e-6)) - WARM - 1))
 
 
 def steps_within(
