@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfcal.cli.options import USUAL, FinishedRun, Sampling, TestLabels, Whole, number
-from selfcal.cli.terminal import app, out_console, say
+from selfcal.cli.options import USUAL, Sampling, TestLabels, TrainedRun, Whole, number
+from selfcal.cli.terminal import app, out_console, say, say_unfinished
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @app.command
 def evaluate(
-    run: FinishedRun,
+    run: TrainedRun,
     /,
     *,
     scales: str | None = None,
@@ -73,6 +73,7 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
     if report["diverged"]:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
+    say_unfinished(run)
     print_numbers(run, report["results"], str(run.path))
     if report["guide"]:
         clean = report["guide"][0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole
-from selfcal.cli.terminal import app, say
+from selfcal.cli.options import USUAL, Sampling, TrainedRun, Whole
+from selfcal.cli.terminal import app, say, say_unfinished
 
 if TYPE_CHECKING:
     from selfcal.diffusion.samples import Samples
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @app.command
 def sample(
-    run: FinishedRun,
+    run: TrainedRun,
     /,
     *,
     classes: str | None = None,
@@ -51,6 +51,7 @@ def sample(
     names = None if classes is None else the_run.classes_named(classes)
     samples = the_run.sample(names, count, scale, seed=seed, show_progress=True, **choices)
     samples.save(target)
+    say_unfinished(the_run)
     say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")
 
 

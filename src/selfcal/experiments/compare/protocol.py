@@ -8,6 +8,8 @@ from typing import Any
 
 from selfcal.core.settings import Settings
 
+UNSEEN = {"run.preview_every": 0}  # nobody watches a cell
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -30,7 +32,7 @@ class Protocol:
     @property
     def training(self) -> dict[str, Any]:
         """What `train` is told of every cell."""
-        return {"preset": self.preset, "settings": self.changes, **self.how_read}
+        return {"preset": self.preset, "settings": self.changes | UNSEEN, **self.how_read}
 
     @property
     def changes(self) -> dict[str, Any]:
