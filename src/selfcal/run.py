@@ -10,15 +10,18 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
-from selfcal.evaluation.evaluate import Subject, evaluate
+from selfcal.evaluation.effort import MINUTES
+from selfcal.evaluation.evaluate import Asked, Subject, evaluate
+from selfcal.evaluation.history import added, recommended, weights_of
 from selfcal.methods.stage import Method, Stage
-from selfcal.training.directory import RunDirectory, open_directory
+from selfcal.training.directory import Access, RunDirectory, open_directory
 from selfcal.training.donor import from_run
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Request
@@ -50,7 +53,7 @@ class Run:
         self,
         classes: Sequence[int | str] | None = None,
         count: int = 64,
-        scale: float | None = None,
+        scale: float | str | None = None,
         sampler: str | None = None,
         steps: int | None = None,
         guide: str | None = None,
@@ -60,12 +63,21 @@ class Run:
     ) -> Samples:
         """`count` examples in all, spread evenly over the classes (all of them if none is named).
 
-        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
-        options: the sampler's own, for instance eta=1.
+        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given); "auto":
+        the one that the last evaluation recommends. options: the sampler's own, for instance eta=1.
         """
         named = [class_index(self.classes, c) for c in classes] if classes else range(len(self.classes))
         y = spread(named, count)
+        if isinstance(scale, str):
+            scale = self.recommended_scale(scale)[0]
         return self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+
+    def recommended_scale(self, word: str = "auto") -> tuple[float, str | None]:
+        """The λ that the last evaluation recommends, and by what it was chosen; else the method's usual one, and
+        None."""
+        if word != "auto":
+            raise SelfcalError(f"--scale {word!r} is neither a number nor auto")
+        return recommended(self.directory.metrics) or (self.method.scale, None)
 
     def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
         """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
@@ -73,7 +85,7 @@ class Run:
 
     def evaluate(
         self,
-        scales: Sequence[float] | None = None,
+        scales: Sequence[float] | str | None = None,
         count: int | None = None,
         sampler: str | None = None,
         steps: int | None = None,
@@ -85,32 +97,28 @@ class Run:
         show_progress: bool = False,
         alone: bool = False,
         keep: Callable[[Samples], None] = lambda samples: None,
+        label_free: bool = True,
+        minutes: float = MINUTES,
         **options: float,
     ) -> dict[str, Any]:
-        """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
+        """Samples at every scale, measured against the training images; adds to RUN/metrics.json and returns it.
 
-        scales: the method's usual one if left out; of several the best is chosen on samples of their own.
-        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
-        alone: also each network as a generator by itself. keep: called with every reported set of samples.
+        scales: the method's usual one if left out; of several the best is chosen on samples of their own; "auto": of
+        the method's grid, and only the chosen one is reported. count: what fits into the `minutes` if left out.
+        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one. label_free: also
+        say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
+        keep: called with every reported set of samples.
         """
+        before = self.directory.metrics  # one that cannot be read is said now, not after the work
         if self.diverged:
             report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
             report |= {"alone": [], "diverged": self.diverged}
         else:
-            report = evaluate(
-                self._subject(),
-                scales=scales,
-                count=count,
-                how=Sampling(None, guide, sampler, steps, options),
-                features=features,
-                intervals=intervals,
-                curve=curve,
-                seed=seed,
-                show_progress=show_progress,
-                alone=alone,
-                keep=keep,
-            )
-            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None}
+            how, grid = Sampling(None, guide, sampler, steps, options), self.method.grids["wide"]
+            asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
+            report = evaluate(self._subject(), asked, show_progress, keep)
+            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
+        report = added(report, before)
         self.directory.write("metrics.json", report)
         return report
 
@@ -181,9 +189,12 @@ class Run:
         return self.directory.pseudo_labels
 
 
-def load(path: str | Path) -> Run:
-    """Open a run directory."""
-    return Run(open_directory(path))
+def load(path: str | Path, data: str | Path | None = None, anyway: bool = False) -> Run:
+    """Open a run directory.
+
+    data: where its data lies now, if it moved; it must be the same, by its hash. anyway: data that has changed will do.
+    """
+    return Run(open_directory(path, Access(None if data is None else str(data), anyway)))
 
 
 def train(

@@ -38,6 +38,7 @@ class Features:
     embed: Callable[[Tensor], Tensor]
     classify: Callable[[Tensor], Tensor] | None = None
     recognise: Callable[[Tensor], Tensor] | None = None  # probabilities of its own classes, for the inception score
+    second: Callable[[Tensor], Tensor] | None = None  # as classify, of too few labels to be called a judge
     distance: str = "FID"  # what the Fréchet distance of these features is called
 
 
@@ -123,13 +124,16 @@ def check_images(data: Dataset, name: str) -> None:
 
 
 def with_linear_judge(features: Features, data: Dataset, show_progress: bool) -> Features:
-    """The same features; they also tell the data's classes, where enough labels are known to learn that."""
+    """The same features; they also tell the data's classes: as a judge, where enough labels are known to learn them,
+    else as a second opinion."""
     embed = remembering(features.embed)
     features = replace(features, embed=embed)
-    if data.fewest_per_class < LEAST:
+    if len(data.classes) < 2 or data.fewest_per_class < 1:
         return features
     labelled = data.y != UNLABELED
     judge = linear_judge.fit(reference(features, data, show_progress)[labelled], data.y[labelled], len(data.classes))
+    if data.fewest_per_class < LEAST:
+        return replace(features, second=lambda x: judge(embed(x)))
     return replace(features, classify=lambda x: judge(embed(x)))
 
 

@@ -21,11 +21,11 @@ from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import reveal
 from selfcal.data.pool import Pool
-from selfcal.data.sources import load_data
+from selfcal.data.sources import SOURCES, load_data
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
-from selfcal.training import checkpoints, records
+from selfcal.training import checkpoints, examples, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
@@ -35,11 +35,20 @@ MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the has
 
 
 @dataclass(frozen=True)
+class Access:
+    """How the data is reached: where it lies now, if it moved; and whether data that has changed will do."""
+
+    source: str | None = None
+    anyway: bool = False
+
+
+@dataclass(frozen=True)
 class RunDirectory:
     """A folder and what its config.json says: everything that is known of a run without sampling from it."""
 
     path: Path
     config: dict[str, Any]
+    access: Access = Access()
 
     @property
     def method(self) -> Method:
@@ -78,10 +87,25 @@ class RunDirectory:
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
-        data, labels = reveal(load_data(self.config["data"]["source"]), self.config["labels"], self.config["seed"])
-        if data.sha256 != self.config["data"]["sha256"]:
-            raise SelfcalError(f"{self.config['data']['source']} has changed since {self.path} was trained on it")
-        return data, labels
+        """The examples it was trained on and the labels it was shown, verified; or anyway those that are there now."""
+        source = self.access.source or self.config["data"]["source"]
+        found = load_data(source)
+        try:
+            data, labels = reveal(found, self.config["labels"], self.config["seed"])
+        except SelfcalError:  # labels that no longer fit: what has changed is said below
+            data, labels = found, None
+        if labels is not None and data.sha256 == self.config["data"]["sha256"]:
+            return data, labels
+        known = records.read_if_there(self.path / examples.FILE, records.Examples)
+        change = examples.Change(data, None if known is None else examples.Examples.read(known), self.config)
+        return change.settled(f"{source} has changed since {self.path} was trained on it", self.access.anyway)
+
+    def remember_examples(self, data: Dataset, labels: Tensor) -> None:
+        """One by one, unless they are a built-in data set's, which do not change, or too many."""
+        if self.config["data"]["source"] in SOURCES or len(data.x) > examples.MOST:
+            return
+        if not (self.path / examples.FILE).exists():
+            self.write(examples.FILE, examples.Examples.of(data, labels).in_json())
 
     @property
     def data(self) -> Dataset:
@@ -100,6 +124,11 @@ class RunDirectory:
     def pseudo_labels(self) -> dict[str, Any] | None:
         """How many labels the classifier gave and how many are right, by stage."""
         return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """What `selfcal evaluate` found, the newest first; None before."""
+        return records.read_if_there(self.path / "metrics.json", records.Metrics)
 
     def write(self, name: str, value: Any) -> None:
         """One of its JSON files."""
@@ -154,15 +183,15 @@ class RunDirectory:
             "learned": learned(self.journal.lines()),
             "weights_sha256": hashes,
             "settings": self.config["settings"],
-            "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
+            "metrics": self.metrics,
         }
 
 
-def open_directory(path: str | Path) -> RunDirectory:
+def open_directory(path: str | Path, access: Access | None = None) -> RunDirectory:
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK))
+    run = RunDirectory(path, records.read_config(path / MARK), access or Access())
     table.find(run.config["method"])
     return run
 

@@ -43,6 +43,8 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             held.enter_context(claimed(out, wanted.config(None if donor is None else donor.sha256)))
         wait_for_everyone(accelerator)
         run = open_directory(out)
+        if accelerator.is_main_process:
+            run.remember_examples(wanted.data, wanted.labels)
         if run.diverged:
             return run
         if donor is not None and accelerator.is_main_process:
