@@ -70,7 +70,7 @@ def test_a_folder_that_shrank_is_refused_unless_anyway(run, folder, capsys):
     assert code == 2
     assert "1 missing (dog/03.png), 1 changed (dog/04.png); sampling needs no data" in err
     assert not (run.path / "metrics.json").exists()
-    code, out, err = typed(capsys, *arguments, "--anyway")
+    code, _, err = typed(capsys, *arguments, "--anyway")
     assert code == 0, err
     assert "used as it is now" in err
     (row,) = json.loads((run.path / "metrics.json").read_text())["results"]

@@ -15,8 +15,9 @@ from selfcal.diffusion.generator import Generator, Sampling, checked, spread
 MINUTES = 4.0  # a fifth of a training of twenty minutes
 SHARE = 0.6  # of that for drawing samples; the rest goes into features, and into the guide's own quality
 MOST = 5000  # samples, unless the user asks for more
-LADDER = (5000, 2000, 1000, 500, 200, 100, 50)  # few counts, so that results of one machine and another compare
-FOR_CHOOSING = 500  # samples per λ are enough to tell which is best
+LADDER = (5000, 2000, 1000, 500, 300, 200, 100, 50)  # few counts, so that results of one machine and another compare
+FOR_CHOOSING = 500  # samples per λ are enough to tell which is best,
+EACH = 20  # and so many of a class the least
 TRIED = 32  # images on which the speed is measured
 
 
@@ -52,7 +53,7 @@ def planned(
     classes = len(data.classes)
 
     def effort(samples: int) -> Effort:
-        choosing = samples if not sparing else min(samples, max(FOR_CHOOSING, 20 * classes))
+        choosing = samples if not sparing else min(samples, max(EACH * classes, min(FOR_CHOOSING, samples // 4)))
         return Effort(samples, choosing, seconds_each * (reported * samples + tried * choosing))
 
     most = how_many(count, data)
