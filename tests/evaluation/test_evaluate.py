@@ -138,7 +138,9 @@ def test_the_guides_classes_with_a_perfect_guide_are_the_true_ones():
     assert measured == pytest.approx(Reference(data, extractors.find("auto", data)).intra_fid(samples), rel=1e-9)
     given = truth.clone()
     given[:10] = 1 - truth[:10]  # a label that was given is believed before the guide
-    assert torch.equal(label_free.as_the_guide_labels(Subject(Oracle(), data, given, {})).y, given)
+    assert torch.equal(
+        label_free.as_the_guide_labels(Subject(Oracle(), data, given, {}), torch.arange(len(given))).y, given
+    )
 
 
 def test_a_guide_that_sees_one_class_everywhere_chooses_nothing():
@@ -300,6 +302,26 @@ def test_photos_are_judged_by_a_network_of_photos_and_few_labels_give_a_second_o
     many = extractors.find("auto", photos(12))
     assert many.second is None
     assert many.classify is not None
+
+
+def test_features_that_know_no_labels_serve_for_choosing_without_labels(monkeypatch):
+    """Nothing is computed twice: the images' features of the evaluation are taken."""
+    data = photos(12)
+    judge = extractors.Features("stand-in", "0" * 64, lambda x: x.flatten(1)[:, :5], knows_no_labels=True)
+    measured = Reference(data, judge)
+    monkeypatch.setattr(extractors, "without_true_labels", None)
+
+    class Oracle:
+        networks = MappingProxyType({"classifier": None})
+
+        def predict_proba(self, x):
+            return torch.nn.functional.one_hot(data.y, 2).float()
+
+    hidden = torch.full_like(data.y, UNLABELED)
+    samples = Samples(data.x.flip(0), data.y.flip(0), data.classes, {})
+    found = label_free.guides_classes(Subject(Oracle(), data, hidden, {}), measured)
+    assert found.judge is measured.judge
+    assert found(samples) == pytest.approx(0.0, abs=1e-6), "the same images"
 
 
 def test_which_images_are_photos(monkeypatch):

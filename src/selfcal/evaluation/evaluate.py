@@ -83,6 +83,7 @@ def evaluate(
             {
                 **about,
                 "scale": scale,
+                "agreement": None,  # unless measured
                 **values,
                 "by_class": reference.by_class(samples),
                 "intervals": None if ranges is None else ranges | calibration,
@@ -115,7 +116,7 @@ def tried(
     """λ -> what was measured on the samples to choose by; nothing where there is nothing to choose."""
     if len(scales) < 2:
         return {}
-    without_labels = guides_classes(subject, reference.show_progress) if asked.label_free else None
+    without_labels = guides_classes(subject, reference, reference.show_progress) if asked.label_free else None
     rows = {}
     for scale in scales:
         samples = draw(scale)

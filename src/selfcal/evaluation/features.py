@@ -39,6 +39,7 @@ class Features:
     classify: Callable[[Tensor], Tensor] | None = None
     recognise: Callable[[Tensor], Tensor] | None = None  # probabilities of its own classes, for the inception score
     second: Callable[[Tensor], Tensor] | None = None  # as classify, of too few labels to be called a judge
+    knows_no_labels: bool = False  # its features tell classes apart without having been told of the data's
     distance: str = "FID"  # what the Fréchet distance of these features is called
 
 
@@ -106,7 +107,9 @@ def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
     embed, sha256 = efficientnet.load()
     name = f"efficientnet-lite0 at {efficientnet.SIDE} px"
     return with_linear_judge(
-        Features(name, sha256, _batched(embed, LARGE), distance="FD-EffNetLite0"), data, show_progress
+        Features(name, sha256, _batched(embed, LARGE), knows_no_labels=True, distance="FD-EffNetLite0"),
+        data,
+        show_progress,
     )
 
 
@@ -114,7 +117,8 @@ def inception_2015(file: Path, data: Dataset, show_progress: bool = False) -> Fe
     """The 2048 numbers that the FID of the literature compares."""
     check_images(data, "inception")
     embed, recognise, sha256 = inception.load(file)
-    features = Features("inception-2015", sha256, _batched(embed, LARGE), recognise=_batched(recognise, LARGE))
+    features = Features("inception-2015", sha256, _batched(embed, LARGE), knows_no_labels=True)
+    features = replace(features, recognise=_batched(recognise, LARGE))
     return with_linear_judge(features, data, show_progress)
 
 

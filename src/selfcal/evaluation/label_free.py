@@ -19,6 +19,7 @@ from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import features as extractors
 from selfcal.evaluation.features import Features
 from selfcal.evaluation.guide import Subject, evenly
+from selfcal.evaluation.reference import Reference
 from selfcal.evaluation.sides import Frechet, Groups
 
 MOST = 10_000  # training images that the guide is asked about
@@ -42,24 +43,30 @@ class GuidesClasses:
         return sum(distances) / len(distances) if distances else None
 
 
-def guides_classes(subject: Subject, show_progress: bool = False) -> GuidesClasses | None:
-    """None without a guide, or where it takes all images for the same class."""
+def guides_classes(
+    subject: Subject, measured: Reference | None = None, show_progress: bool = False
+) -> GuidesClasses | None:
+    """None without a guide, or where it takes all images for the same class. measured: the training images as
+    evaluation sees them."""
     if "classifier" not in subject.generator.networks:
         return None
-    data = as_the_guide_labels(subject)
+    pick = evenly(torch.arange(len(subject.data.x)), MOST)
+    data = as_the_guide_labels(subject, pick)
     counts = torch.bincount(data.y, minlength=len(data.classes))
     known = [c for c in range(len(data.classes)) if counts[c] >= LEAST]
     if len(known) < 2:
         return None
-    judge = extractors.without_true_labels(data, show_progress)
-    real = extractors.reference(judge, data, show_progress)
+    if measured is not None and measured.judge.knows_no_labels:  # as good, and computed already
+        judge, real = measured.judge, measured.features[pick]
+    else:
+        judge = extractors.without_true_labels(data, show_progress)
+        real = extractors.reference(judge, data, show_progress)
     return GuidesClasses(judge, {c: Frechet(real[data.y == c]) for c in known})
 
 
-def as_the_guide_labels(subject: Subject) -> Dataset:
-    """Training images, evenly chosen where they are many, with the labels that were given and else the guide's."""
+def as_the_guide_labels(subject: Subject, pick: Tensor) -> Dataset:
+    """Some of the training images with the labels that were given, and else the guide's."""
     data = subject.data
-    pick = evenly(torch.arange(len(data.x)), MOST)
     x, given = data.x[pick], subject.labels[pick]
     y: Tensor = torch.where(given != UNLABELED, given, subject.generator.predict_proba(x).argmax(-1))
     names = tuple(data.names[i] for i in pick.tolist())

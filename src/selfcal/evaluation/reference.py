@@ -95,7 +95,7 @@ class Reference:
 
     def __init__(self, data: Dataset, judge: Features, show_progress: bool = False) -> None:
         self.judge, self.show_progress, self.classes = judge, show_progress, data.classes
-        real = reference(judge, data, show_progress)
+        self.features = real = reference(judge, data, show_progress)
         self.class_split, known = class_references(data)
         self.per_class = known.fewest_per_class
         of_known = real if known is data else reference(judge, known, show_progress)
