@@ -20,9 +20,11 @@ from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
-from selfcal.evaluation.evaluate import Subject, evaluate
+from selfcal.evaluation.effort import MINUTES
+from selfcal.evaluation.evaluate import Asked, Subject, evaluate
+from selfcal.evaluation.history import added, recommended, weights_of
 from selfcal.methods.stage import Method, Stage
-from selfcal.training.directory import RunDirectory, open_directory, recorded
+from selfcal.training.directory import Access, RunDirectory, open_directory, recorded
 from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.history import History, Plot, plot
@@ -61,7 +63,7 @@ class Run:
         self,
         classes: Sequence[int | str] | int | str | None = None,
         count: int = 64,
-        scale: float | None = None,
+        scale: float | str | None = None,
         sampler: str | None = None,
         steps: int | None = None,
         guide: str | None = None,
@@ -74,14 +76,23 @@ class Run:
             run.sample(classes="cat", count=16, scale=1.5)
 
         classes: 3, "cat", "cat,dog" or a list of such.
-        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
-        options: the sampler's own, for instance eta=1.
+        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given); "auto":
+        the one that the last evaluation recommends. options: the sampler's own, for instance eta=1.
         """
         self._check_begun(guide)
         named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
+        if isinstance(scale, str):
+            scale = self.recommended_scale(scale)[0]
         samples = self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
         return replace(samples, made=samples.made | {"unfinished": self.unfinished}) if self.unfinished else samples
+
+    def recommended_scale(self, word: str = "auto") -> tuple[float, str | None]:
+        """The λ that the last evaluation recommends, and by what it was chosen; else the method's usual one, and
+        None."""
+        if word != "auto":
+            raise SelfcalError(f"--scale {word!r} is neither a number nor auto")
+        return recommended(self.directory.metrics) or (self.method.scale, None)
 
     def _listed(self, classes: Sequence[int | str] | int | str | None) -> Sequence[int | str]:
         if isinstance(classes, str):
@@ -117,7 +128,7 @@ class Run:
 
     def evaluate(
         self,
-        scales: Sequence[float] | None = None,
+        scales: Sequence[float] | str | None = None,
         count: int | None = None,
         sampler: str | None = None,
         steps: int | None = None,
@@ -130,35 +141,30 @@ class Run:
         alone: bool = False,
         test_labels: str | Path | None = None,
         keep: Callable[[Samples], None] = lambda samples: None,
+        label_free: bool = True,
+        minutes: float = MINUTES,
         **options: float,
     ) -> dict[str, Any]:
-        """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
+        """Samples at every scale, measured against the training images; adds to RUN/metrics.json and returns it.
 
-        scales: the method's usual one if left out; of several the best is chosen on samples of their own.
-        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
-        alone: also each network as a generator by itself. keep: called with every reported set of samples.
-        test_labels: a table of labels to judge by.
+        scales: the method's usual one if left out; of several the best is chosen on samples of their own; "auto": of
+        the method's grid, and only the chosen one is reported. count: what fits into the `minutes` if left out.
+        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one. label_free: also
+        say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
+        keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
         self._check_begun(guide)
+        before = self.directory.metrics  # one that cannot be read is said now, not after the work
         if self.diverged:
             report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
             report |= {"alone": [], "diverged": self.diverged}
         else:
-            report = evaluate(
-                self._subject(test_labels),
-                scales=scales,
-                count=count,
-                how=Sampling(None, guide, sampler, steps, options),
-                features=features,
-                intervals=intervals,
-                curve=curve,
-                seed=seed,
-                show_progress=wanted(show_progress),
-                alone=alone,
-                keep=keep,
-            )
-            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None}
+            how, grid = Sampling(None, guide, sampler, steps, options), self.method.grids["wide"]
+            asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
+            report = evaluate(self._subject(test_labels), asked, wanted(show_progress), keep)
+            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
         report["unfinished"] = self.unfinished or None
+        report = added(report, before)
         self.directory.write("metrics.json", report)
         return report
 
@@ -249,14 +255,21 @@ class Run:
         return self.directory.pseudo_labels
 
 
-def load(path: str | Path, module: Callable[..., Any] | None = None) -> Run:
+def load(
+    path: str | Path,
+    module: Callable[..., Any] | None = None,
+    *,
+    data: str | Path | None = None,
+    anyway: bool = False,
+) -> Run:
     """Open a run directory.
 
         run = selfcal.load("runs/digits")
 
     module: of a run that adopted a module of your own, that module or its constructor; a run holds no code.
+    data: where its data lies now, if it moved; it must be the same, by its hash. anyway: data that has changed will do.
     """
-    run = open_directory(path)
+    run = open_directory(path, access=Access(None if data is None else str(data), anyway))
     return Run(run if module is None else replace(run, own=opened(module, run.config, path)))
 
 

@@ -92,6 +92,12 @@ Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
 
 # --- what is done with a run ------------------------------------------------------------------------
 
+MovedData = Annotated[
+    Path | None, Parameter(name="--data", help="Where the run's data lies now, if it moved; checked by its hash.")
+]
+Anyway = Annotated[
+    bool, Parameter(negative=(), help="Go on although the data has changed, with the images as they are now.")
+]
 FinishedRun = Annotated[Path, Parameter(help="A finished run directory.")]
 TrainedRun = Annotated[
     Path, Parameter(help="A run directory; of one that was stopped, the latest checkpoints are used, and marked so.")

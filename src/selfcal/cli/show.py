@@ -42,6 +42,8 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     if about["metrics"] and about["metrics"]["results"]:
         try:
             print_numbers(the_run, about["metrics"]["results"], "metrics.json")
+            if about["metrics"].get("earlier"):
+                say(f"{len(about['metrics']['earlier'])} earlier evaluation(s) are in {run / 'metrics.json'}")
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SelfcalError(
                 f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"

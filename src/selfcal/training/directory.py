@@ -26,7 +26,7 @@ from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
-from selfcal.training import checkpoints, records
+from selfcal.training import checkpoints, examples, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
@@ -42,12 +42,21 @@ NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
 
 
 @dataclass(frozen=True)
+class Access:
+    """How the data is reached: where it lies now, if it moved; and whether data that has changed will do."""
+
+    source: str | None = None
+    anyway: bool = False
+
+
+@dataclass(frozen=True)
 class RunDirectory:
     """A folder and what its config.json says: everything that is known of a run without sampling from it."""
 
     path: Path
     config: dict[str, Any]
     own: Callable[..., Any] | None = None  # the user's module, in a run that adopted one
+    access: Access = Access()
 
     @property
     def method(self) -> Method:
@@ -86,13 +95,28 @@ class RunDirectory:
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
+        """The examples it was trained on and the labels it was shown, verified; or anyway those that are there now."""
         about = self.config["data"]
-        source = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
-        pile = load_data(source, about.get("size"), bool(about.get("skip_broken")))
-        data, labels = reveal(pile, self.config["labels"], self.config["seed"])
-        if data.sha256 != about["sha256"]:
-            raise SelfcalError(f"{about['source']} has changed since {self.path} was trained on it")
+        here = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
+        found = load_data(self.access.source or here, about.get("size"), bool(about.get("skip_broken")))
+        try:
+            data, labels = reveal(found, self.config["labels"], self.config["seed"])
+        except SelfcalError:  # labels that no longer fit: what has changed is said below
+            data, labels = found, None
+        if labels is None or data.sha256 != about["sha256"]:
+            known = records.read_if_there(self.path / examples.FILE, records.Examples)
+            change = examples.Change(data, None if known is None else examples.Examples.read(known), self.config)
+            where = self.access.source or about["source"]
+            said = f"{where} has changed since {self.path} was trained on it"
+            data, labels = change.settled(said, self.access.anyway)
         return judged_by(data, about["test_labels"]) if about.get("test_labels") else data, labels
+
+    def remember_examples(self, data: Dataset, labels: Tensor) -> None:
+        """One by one, unless they are a built-in data set's, which do not change, or too many."""
+        if data.published or self.config["data"]["source"] == KEPT or len(data.x) > examples.MOST:
+            return
+        if not (self.path / examples.FILE).exists():
+            self.write(examples.FILE, examples.Examples.of(data, labels).in_json())
 
     @property
     def data(self) -> Dataset:
@@ -111,6 +135,11 @@ class RunDirectory:
     def pseudo_labels(self) -> dict[str, Any] | None:
         """How many labels the classifier gave and how many are right, by stage."""
         return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """What `selfcal evaluate` found, the newest first; None before."""
+        return records.read_if_there(self.path / "metrics.json", records.Metrics)
 
     def write(self, name: str, value: Any) -> None:
         """One of its JSON files."""
@@ -195,7 +224,7 @@ class RunDirectory:
             "learned": learned(self.journal.lines()),
             "weights_sha256": hashes,
             "settings": self.config["settings"],
-            "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
+            "metrics": self.metrics,
         }
 
 
@@ -204,12 +233,14 @@ def unfinished_in_words(unfinished: dict[str, tuple[int, int]]) -> str:
     return ", ".join(f"the {name} network is at step {step} of {steps}" for name, (step, steps) in unfinished.items())
 
 
-def open_directory(path: str | Path, own: Callable[..., Any] | None = None) -> RunDirectory:
+def open_directory(
+    path: str | Path, own: Callable[..., Any] | None = None, access: Access | None = None
+) -> RunDirectory:
     """own: the user's module, in a run that adopted one."""
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK), own)
+    run = RunDirectory(path, records.read_config(path / MARK), own, access or Access())
     table.find(run.config["method"])
     return run
 

@@ -56,6 +56,8 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             held.enter_context(claimed(out, config | notes, amended))
         wait_for_everyone(accelerator)
         run = open_directory(out, None if donor is None else donor.network)
+        if accelerator.is_main_process:
+            run.remember_examples(wanted.data, wanted.labels)
         if run.diverged:
             return run
         if accelerator.is_main_process:

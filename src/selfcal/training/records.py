@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json
@@ -85,6 +85,21 @@ class PseudoLabelReport(Record):
 
 class PseudoLabels(RootModel[dict[str, PseudoLabelReport]]):
     """pseudo_labels.json: a report by stage."""
+
+
+class Examples(Record):
+    """examples.json."""
+
+    names: list[str]
+    hashes: list[str]
+    truth: list[str]
+    labels: list[str]
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Examples:
+        if len({len(self.names), len(self.hashes), len(self.truth), len(self.labels)}) > 1:
+            raise ValueError("its lists have different lengths")
+        return self
 
 
 class Metrics(Record):

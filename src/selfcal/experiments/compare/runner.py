@@ -18,7 +18,7 @@ from selfcal.core.settings import resolve
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
 from selfcal.data.sources import load_data, recorded
-from selfcal.evaluation.evaluate import how_many
+from selfcal.evaluation.effort import how_many
 from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import Grid, canonical
 from selfcal.experiments.compare.protocol import Protocol
