@@ -23,6 +23,7 @@ class Protocol:
     score_labels: str  # the score model sees no labels; its run is opened with these
     scales: str = "paper"  # the grid from which λ is chosen; older comparisons knew no other
     score_seed: int | None = None  # of the one score model that all seeds share; None: each seed has its own
+    label_free: bool = False  # also record which λ would be chosen without labels, and at what price
     how_read: dict[str, Any] = field(default_factory=dict)  # size, skip_broken, test_labels, where asked for
 
     @cached_property
