@@ -38,11 +38,14 @@ def reveal(data: Dataset, labels: str | float | None, seed: int) -> tuple[Datase
     return data, visible if is_label_file(text) or text == ALL else _stratified(data, text, seed)
 
 
-def chosen(data: Dataset, labels: str | float | None) -> str:
-    """What the user said, or what is meant by saying nothing: all labels that the user made, few of a published set."""
+def chosen(data: Dataset, labels: str | float | None, before: str | None = None) -> str:
+    """What the user said, or what is meant by saying nothing: all labels that the user made, few of a published set.
+
+    before: those of the run that is continued; it may be from when saying nothing always meant few.
+    """
     if labels is not None:
         return str(labels).strip()
-    if data.published:
+    if data.published or before == USUAL:
         return USUAL
     table = _table(data) if (data.y == UNLABELED).all() else None
     return ALL if table is None else str(table)
