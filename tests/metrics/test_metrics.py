@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -248,3 +250,49 @@ def test_fid_of_degenerate_features():
     assert fid(real.repeat(1, 2), fake.repeat(1, 2)) == pytest.approx(2 * fid(real, fake), rel=1e-6)
     padded = [torch.cat([x, torch.full((len(x), 3), 7.0)], 1) for x in (real, fake)]
     assert fid(*padded) == pytest.approx(fid(real, fake), rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(700, 5), (300, 20), (90, 30)])
+def test_the_kernels_mean_over_pairs_however_it_is_summed(shape):
+    """By moments where D² < N, by pairs otherwise: both are the plain double sum."""
+    from selfcal.metrics.kid import mean_of_pairs
+
+    x = torch.randn(*shape).double() + 0.3
+    k = (x @ x.T / shape[1] + 1) ** 3
+    plain = (k.sum() - k.diagonal().sum()) / (len(x) * (len(x) - 1))
+    assert float(mean_of_pairs(x)) == pytest.approx(float(plain), rel=1e-12)
+
+
+def test_the_mean_over_subsets_is_unbiased(monkeypatch):
+    kid = importlib.import_module("selfcal.metrics.kid")  # the function of that name stands before it
+    monkeypatch.setattr(kid, "SUBSET", 50)
+    monkeypatch.setattr(kid, "MOST_PAIRED", 900)
+    x = torch.randn(1000, 40).double()
+    assert kid.is_for_subsets(x)
+    assert not kid.is_for_subsets(x[:, :30]), "there moments are exact and cheap"
+    assert not kid.is_for_subsets(x[:900])
+    k = (x @ x.T / 40 + 1) ** 3
+    within = float((k.sum() - k.diagonal().sum()) / (1000 * 999))
+    error = float(k.std()) / (20 * 50 * 49 / 2) ** 0.5  # were all pairs independent
+    assert abs(float(kid.mean_of_pairs_in_subsets(x)) - within) < 6 * error
+    assert float(kid.mean_of_pairs_in_subsets(x)) != within
+
+
+@pytest.mark.parametrize("case", ["far away", "duplicates", "whole numbers", "huge"])
+def test_radii_are_exact_however_roughly_candidates_were_found(case, monkeypatch):
+    """Across tiles, where float32 cannot tell candidates apart, and where it overflows."""
+    from selfcal.metrics import prdc
+
+    monkeypatch.setattr(prdc, "TILE", 37)
+    x = torch.randn(100, 6).double()
+    x = {
+        "far away": x + 1e5,
+        "duplicates": x[torch.arange(100) % 30],
+        "whole numbers": (3 * x).round(),
+        "huge": x * 1e25,
+    }[case]
+    distances = (x[:, None] - x[None]).square().sum(-1).fill_diagonal_(torch.inf)
+    seen = []
+    radii = prdc.Balls(x, 5, tick=seen.append).squared_radius
+    assert torch.equal(radii, distances.kthvalue(5, dim=1).values)
+    assert sum(seen) == prdc.pairs_of(100)

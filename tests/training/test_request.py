@@ -16,7 +16,7 @@ from selfcal.training.request import Request, default_preset
 
 def pile(*shape, name="photos"):
     x, y = torch.zeros(8, *shape), torch.arange(8) % 2
-    return Dataset(name, x, y, ("a", "b"), tuple(map(str, range(8))), x[:0], y[:0])
+    return Dataset(name, x, y, ("a", "b"), tuple(map(str, range(8))), x[:0], y[:0], published=name != "photos")
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,6 @@ def test_the_preset_by_size_builds_every_network(side, method):
 def test_and_so_do_those_for_a_gpu(side):
     preset = default_preset(pile(3, side, side), "cuda")
     assert Request("photos", "cg-sc-all", "1/class", preset=preset).prepared(pile(3, side, side))
-
-
-def test_a_guide_for_a_given_score_model_takes_any_size():
-    assert default_preset(pile(3, 256, 256), "cpu", score_given=True) == "photos64"
-    assert default_preset(pile(3, 50, 50), "cpu", score_given=True) == "photos64"
-    assert default_preset(pile(3, 65, 65), "cpu", score_given=True) == "images", "no squares of 2×2 fit"
 
 
 QUICK = {"classifier.width": 8, "score.width": 8}

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from selfcal.cli.options import (
+    AS_IT_IS,
     KINDS_OF_LABELS,
     Changes,
     Count,
     Data,
     FirstSeed,
     Preset,
+    Reading,
     Steps,
     Whole,
     names,
@@ -43,6 +45,7 @@ def compare(
     preset: Preset = None,
     seed: FirstSeed = 0,
     changes: Changes = None,
+    reading: Reading = AS_IT_IS,
 ) -> None:
     """The paper's tables and figures over methods × labels × seeds; the same command resumes.
 
@@ -78,7 +81,7 @@ def compare(
         "preset": preset,
         "jobs": jobs,
     }
-    options |= {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
+    options |= reading.choices() | {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
     print_end(run_comparison(data, rows, names(labels), seeds, out, show_progress=True, **options))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfcal.cli.options import USUAL, Sampling, TrainedRun, Whole, number
+from selfcal.cli.options import USUAL, Sampling, TestLabels, TrainedRun, Whole, number
 from selfcal.cli.terminal import app, out_console, say, say_unfinished
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def evaluate(
     features: str = "auto",
     inception_weights: Path | None = None,
     intervals: bool = True,
+    test_labels: TestLabels = None,
     seed: Whole = 0,
 ) -> None:
     """Measure a run: every metric of the paper into RUN/metrics.json, and a table.
@@ -51,6 +52,7 @@ def evaluate(
 
     the_run, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
     options["scales"] = wanted_scales(scales, the_run.method.grids)
+    options["test_labels"] = test_labels
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
     print_report(the_run, the_run.evaluate(show_progress=True, **options))
 

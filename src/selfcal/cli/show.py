@@ -87,6 +87,11 @@ def plan_in_words(about: dict[str, Any]) -> dict[str, str]:
 
 def settings_in_words(values: dict[str, Any]) -> str:
     """key=value for each; of an adopted network, what it is."""
+    if values.get("network") == "adopted-module":
+        made = values["adopted"].get("module")
+        return f"adopted: a module of your own that predicts {values['adopted']['form']['predicts']}" + (
+            f", made by {made}" if made else ""
+        )
     if values.get("network") == "adopted":
         from selfcal.interop.diffusers import in_words
 

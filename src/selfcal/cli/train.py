@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import Changes, Data, Labels, Minutes, Preset, RunOut, Seed, Steps
+from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Minutes, Preset, Reading, RunOut, Seed, Steps
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def train(
     /,
     *,
     method: str = "cg-sc-all",
-    labels: Labels = "0.02",
+    labels: Labels = None,
     out: RunOut,
     score: Path | None = None,
     steps: Steps = None,
@@ -29,6 +29,7 @@ def train(
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    reading: Reading = AS_IT_IS,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Train what a method needs on DATA; the same command resumes an interrupted run.
@@ -45,7 +46,7 @@ def train(
         Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
     options: dict[str, Any] = {"seed": seed, "steps": steps, "minutes": minutes}
-    options |= {"preset": preset, "settings": changes or []}
+    options |= {"preset": preset, "settings": changes or [], **reading.choices()}
     if dry_run:
         from selfcal.cli.plan_table import print_plan
         from selfcal.training.pace import within_minutes

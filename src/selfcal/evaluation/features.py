@@ -6,6 +6,7 @@ Every result names its extractor and its hash, since numbers from different ones
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, unknown
-from selfcal.core.progress import bar
+from selfcal.core.progress import bar, say
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import efficientnet, inception, judge, linear_judge
@@ -23,6 +24,8 @@ from selfcal.evaluation.cache import remembered
 BATCH = 500
 LARGE = 50  # images at a time for networks that enlarge them
 LEAST = 10
+SMALLEST_PHOTO = 24  # pixels: smaller ones, enlarged, are unlike what a network of photos has seen
+LARGEST_FOR_CNN = 32 * 32  # pixels: its training takes about three minutes of two cores at 28×28, and more beyond
 ENOUGH = 50  # labels per class for which a judge trained on them is worth believing
 
 
@@ -52,7 +55,7 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
         raise SelfcalError(
             f"cnn features need {LEAST} known images a class, one has {data.fewest_per_class}; try --features identity"
         )
-    if data.name == "digits" and data.shape == (1, 8, 8):
+    if data.published and data.name == "digits" and data.shape == (1, 8, 8):
         net, sha256 = judge.bundled(data.shape[0], len(data.classes), data.shape[1])
         name = "digits-cnn"
     else:
@@ -63,9 +66,17 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
 
 
 def automatic(data: Dataset, show_progress: bool = False) -> Features:
-    """cnn where labels abound, otherwise the numbers themselves."""
-    chosen = cnn if data.is_image and data.fewest_per_class >= ENOUGH else identity
-    return chosen(data, show_progress)
+    """For photos a network that has seen photos; for other images a cnn, where labels abound and it is trained within
+    minutes; otherwise the numbers themselves."""
+    if not data.is_image:
+        return identity(data, show_progress)
+    channels, *sides = data.shape
+    is_photo, is_small = channels == 3 and min(sides) > SMALLEST_PHOTO, math.prod(sides) <= LARGEST_FOR_CNN
+    if (is_photo or not is_small) and efficientnet.is_installed():
+        return efficientnet_lite0(data, show_progress)
+    if is_photo or not is_small:
+        say("features of a network that knows photos would measure more: pip install 'selfcal[features]'")
+    return (cnn if is_small and data.fewest_per_class >= ENOUGH else identity)(data, show_progress)
 
 
 def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:

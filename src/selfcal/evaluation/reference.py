@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from selfcal.evaluation.cache import remembered
 from selfcal.evaluation.features import Features, reference
 from selfcal.evaluation.sides import Frechet, Groups, Kernel, Neighbourhoods
 from selfcal.metrics import interval
-from selfcal.metrics.prdc import Balls
+from selfcal.metrics.prdc import Balls, pairs_of
 
 NEIGHBOURS = 5
 LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported
@@ -26,27 +27,47 @@ Values = dict[str, float | None]
 """Metrics by name; None where the data cannot support one."""
 
 
+Count = Callable[[int], None]
+"""Told of so many pairs of real images, whenever they are done."""
+
+
 class Side:
     """Real features and what follows from them alone: of all images, or of one class."""
 
-    def __init__(self, real: Tensor) -> None:
-        own = own_distances(real)
+    def __init__(self, real: Tensor, count: Count = lambda pairs: None) -> None:
+        own = own_distances(real, count)
         self.frechet = Frechet(real)
         self.kernel = Kernel(real, own["kernel"])
         self.near = Neighbourhoods(real, NEIGHBOURS, own["squared_radius"]) if "squared_radius" in own else None
 
 
-def own_distances(real: Tensor) -> dict[str, Tensor]:
-    """What takes all pairs of real images: the kernel's mean, and the balls' radii; from the cache if they are many."""
+def own_distances(real: Tensor, count: Count = lambda pairs: None) -> dict[str, Tensor]:
+    """What takes pairs of real images: the kernel's mean, and the balls' radii; from the cache if they are many."""
 
     def make() -> dict[str, Tensor]:
         mean = {"kernel": Kernel(real).within}
-        return mean | ({"squared_radius": Balls(real, NEIGHBOURS).squared_radius} if len(real) > NEIGHBOURS else {})
+        if len(real) <= NEIGHBOURS:
+            return mean
+        return mean | {"squared_radius": Balls(real, NEIGHBOURS, tick=count).squared_radius}
 
     if len(real) < LARGE:
         return make()
     content = hashlib.sha256(real.contiguous().numpy().data).hexdigest()
-    return remembered(f"distances-{content[:32]}-{NEIGHBOURS}", make)
+    return remembered(f"pairs-{content[:32]}-{NEIGHBOURS}", make)
+
+
+@contextmanager
+def percents(title: str, pairs: int, show: bool) -> Iterator[Count]:
+    """A bar over so many pairs."""
+    done = 0
+    with bar(title, 100, show=show) as tick:
+
+        def count(more: int) -> None:
+            nonlocal done
+            before, done = 100 * done // pairs, done + more
+            tick(100 * done // pairs - before, "% of all pairs")
+
+        yield count
 
 
 class Reference:
@@ -56,13 +77,11 @@ class Reference:
         self.judge = judge
         real = reference(judge, data, show_progress)
         classes = range(len(data.classes)) if data.fewest_per_class >= LEAST else range(0)
-        self.of_class: dict[int, Side] = {}
-        with bar(f"distances in {data.name}", 1 + len(classes), show=show_progress and len(real) > LARGE) as tick:
-            self.whole = Side(real)
-            tick(1, "")
-            for c in classes:
-                self.of_class[c] = Side(real[data.y == c])
-                tick(1, "")
+        by_class = [real[data.y == c] for c in classes]
+        pairs = sum(pairs_of(len(part)) for part in (real, *by_class))
+        with percents(f"distances in {data.name}", pairs, show_progress and len(real) > LARGE) as count:
+            self.whole = Side(real, count)
+            self.of_class = {c: Side(part, count) for c, part in zip(classes, by_class, strict=True)}
 
     def intra_fid(self, samples: Samples) -> float | None:
         return self.measure(samples)[0]["intra_fid"]

@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfcal.metrics.fid import check_features
-from selfcal.metrics.kid import diagonal, kernel_rows
+from selfcal.metrics.kid import diagonal, is_for_subsets, kernel_rows, mean_of_pairs, mean_of_pairs_in_subsets
 from selfcal.metrics.prdc import Balls
+
+PART = 4096  # real images that are held in float64 at a time
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,17 @@ class Frechet:
 
     def __init__(self, real: Tensor) -> None:
         check_features(real=real)
-        x = real.double()
-        self.mean = x.mean(0)
-        covariance = torch.cov(x.T).reshape(len(self.mean), -1)
+        self.mean = sum((part.double().sum(0) for part in real.split(PART)), real.new_zeros((), dtype=torch.float64))
+        self.mean /= len(real)
+        if len(real) <= real.shape[1]:  # the images themselves are such an L, and a smaller one
+            self.factor = ((real.double() - self.mean) / (len(real) - 1) ** 0.5).T
+            self.trace = self.factor.square().sum()
+            return
+        covariance = real.new_zeros(real.shape[1], real.shape[1], dtype=torch.float64)
+        for part in real.split(PART):
+            centred = part.double() - self.mean
+            covariance.addmm_(centred.T, centred)
+        covariance /= len(real) - 1
         self.trace = covariance.trace()
         values, vectors = torch.linalg.eigh(covariance)
         self.factor = vectors * values.clamp(min=0).sqrt()
@@ -84,18 +94,19 @@ class Kernel:
 
     def __init__(self, real: Tensor, within: Tensor | None = None) -> None:
         check_features(real=real)
-        self.real = real.double()
+        self.real = real
         self.within = self._own_mean() if within is None else within
 
     def _own_mean(self) -> Tensor:
-        n = len(self.real)
-        return (kernel_rows(self.real, self.real).sum() - diagonal(self.real).sum()) / (n * (n - 1))
+        x = self.real.double()
+        return mean_of_pairs_in_subsets(x) if is_for_subsets(x) else mean_of_pairs(x)
 
     def __call__(self, fake: Tensor, groups: Groups) -> Tensor:
         check_features(fake=fake)
         x, n = fake.double(), len(self.real)
         counts = groups.sizes()
-        across = without_each(groups.sums(kernel_rows(x, self.real)))
+        rows = sum((kernel_rows(x, part.double()) for part in self.real.split(PART)), x.new_zeros(()))
+        across = without_each(groups.sums(rows))
         parts = torch.stack([kernel_rows(x, x[groups.of == g]) for g in range(groups.count)], 1)
         pairs = groups.sums(parts) - groups.sums(diagonal(x)).diag()  # sums over pairs of groups
         own = pairs.sum()[None]

@@ -3,11 +3,12 @@
 All four ask which points lie inside the balls around a set's points that reach to their k-th
 neighbours. Distances come from one matrix product per block of rows, so memory grows with n and not
 n²; whatever that product's rounding leaves undecided (ties, duplicates) is decided by exact differences.
+Neighbours are looked for in float32, where distances need only be near enough to tell candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ ROWS = 256
 COLUMNS = 256
 SPARE = 8  # candidates beyond the k-th neighbour, for near-ties
 PAIRS = 2**8  # pairs decided exactly at a time
+TILE = 4096  # points to a side of a block of pairs, when neighbours are looked for among all of them
 
 
 def density_coverage(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, float]:
@@ -37,7 +39,14 @@ def precision_recall(real: Tensor, fake: Tensor, k: int = 5) -> tuple[float, flo
 class Balls:
     """A ball around each point, open, reaching to its k-th nearest neighbour among the others."""
 
-    def __init__(self, points: Tensor, k: int, name: str = "real", squared_radius: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        points: Tensor,
+        k: int,
+        name: str = "real",
+        squared_radius: Tensor | None = None,
+        tick: Callable[[int], None] = lambda pairs: None,
+    ) -> None:
         if not isinstance(k, int) or k < 1:
             raise SelfcalError(f"k = {k}: a whole number of at least one neighbour is needed")
         if len(points) <= k:
@@ -46,9 +55,7 @@ class Balls:
         self.points = points
         # Distances do not change when everything is shifted, rounding errors shrink.
         self.origin = sum(part.double().sum(0) for part in points.split(COLUMNS)) / len(points)
-        if squared_radius is None:
-            squared_radius = torch.cat([self._radii(start) for start in range(0, len(points), ROWS)])
-        self.squared_radius = squared_radius
+        self.squared_radius = self._radii(tick) if squared_radius is None else squared_radius
 
     def density_coverage(self, others: Tensor) -> tuple[float, float]:
         inside = covered = 0
@@ -77,25 +84,84 @@ class Balls:
                 inside[a, b] = exact_squared(rows[a], others[b]) < radius[a, 0]
             yield inside
 
-    def _radii(self, start: int) -> Tensor:
-        """Exact squared distance of each row to its k-th neighbour, itself left out."""
-        rows = self.points[start : start + ROWS]
-        squared, error = squared_distances(rows, self.points, self.origin)
-        me = torch.arange(len(rows))
-        squared[me, me + start] = torch.inf
+    def _radii(self, tick: Callable[[int], None]) -> Tensor:
+        """Exact squared distance of each point to its k-th neighbour, itself left out.
+
+        Candidates come from a rough search; where it cannot exclude that a nearer one was missed, from a finer one.
+        """
         wide = min(self.k + SPARE, len(self.points) - 1)
+        near, index, error = nearest(self.points, self.origin, wide, tick)
+        radius = self._of_candidates(torch.arange(len(self.points)), index)
+        if wide < len(self.points) - 1:
+            unsure = (~(near[:, -1] - near[:, self.k - 1] > 2 * error)).nonzero()[:, 0]
+            for rows in unsure.split(ROWS):
+                radius[rows] = self._finer(rows, wide)
+        return radius
+
+    def _finer(self, rows: Tensor, wide: int) -> Tensor:
+        """The same in float64; where even the last candidate could be as near as the k-th, ties go on beyond them."""
+        squared, error = squared_distances(self.points[rows], self.points, self.origin)
+        squared[torch.arange(len(rows)), rows] = torch.inf
         near, index = squared.topk(wide, dim=1, largest=False)
-        radius = torch.empty(len(rows), dtype=torch.float64)
-        for part in me.split(max(1, PAIRS // wide)):
-            exact = exact_squared(rows[part, None], self.points[index[part]])
-            radius[part] = exact.kthvalue(self.k, dim=1).values
-        # Where even the last candidate could be as near as the k-th, ties go on beyond the list.
-        unsure = (near[:, -1] - near[:, self.k - 1] <= 2 * error[:, 0]) & (wide < len(self.points) - 1)
+        radius = self._of_candidates(rows, index)
+        unsure = ~(near[:, -1] - near[:, self.k - 1] > 2 * error[:, 0])
         for r in unsure.nonzero()[:, 0].tolist():
-            exact = exact_squared(rows[r], self.points)
-            exact[r + start] = torch.inf
+            exact = exact_squared(self.points[rows[r]], self.points)
+            exact[rows[r]] = torch.inf
             radius[r] = exact.kthvalue(self.k).values
         return radius
+
+    def _of_candidates(self, rows: Tensor, index: Tensor) -> Tensor:
+        radius = torch.empty(len(rows), dtype=torch.float64)
+        for part in torch.arange(len(rows)).split(max(1, PAIRS // index.shape[1])):
+            exact = exact_squared(self.points[rows[part], None], self.points[index[part]])
+            radius[part] = exact.kthvalue(self.k, dim=1).values
+        return radius
+
+
+def nearest(
+    points: Tensor, origin: Tensor, count: int, tick: Callable[[int], None] = lambda pairs: None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each point the `count` others that look nearest in float32: squared distances and positions (N, count), and
+    a bound (N,) on the distances' rounding errors. Each pair is computed once, for both its ends."""
+    x = torch.cat([(part.double() - origin).float() for part in points.split(TILE)])
+    norms = x.double().square().sum(1)
+    error = (x.shape[1] + 8) * torch.finfo(torch.float32).eps * (norms + norms.max())
+    norms, found = norms.float(), Candidates(len(x), count)
+    for a in range(0, len(x), TILE):
+        for b in range(a, len(x), TILE):
+            rows, columns = x[a : a + TILE], x[b : b + TILE]
+            tile = torch.addmm(norms[None, b : b + TILE], rows, columns.T, alpha=-2).add_(norms[a : a + TILE, None])
+            if a == b:
+                tile.fill_diagonal_(torch.inf)
+            else:
+                found.add(b, tile.T.contiguous(), a)
+            found.add(a, tile, b)
+            tick(tile.numel())
+    return found.near, found.index, error
+
+
+def pairs_of(points: int) -> int:
+    """How many pairs `nearest` looks at: those of every two blocks, once."""
+    whole, rest = divmod(points, TILE)
+    sizes = [TILE] * whole + [rest] * (rest > 0)
+    return (points**2 + sum(size**2 for size in sizes)) // 2
+
+
+class Candidates:
+    """The nearest found so far of each of `points` points."""
+
+    def __init__(self, points: int, count: int) -> None:
+        self.near = torch.full((points, count), torch.inf)
+        self.index = torch.zeros(points, count, dtype=torch.long)
+
+    def add(self, row: int, squared: Tensor, column: int) -> None:
+        """Distances of points from `row` on (rows, columns) to those from `column` on."""
+        rows, count = slice(row, row + len(squared)), self.near.shape[1]
+        near, index = squared.topk(min(count, squared.shape[1]), dim=1, largest=False)
+        near, index = torch.cat([self.near[rows], near], 1), torch.cat([self.index[rows], index + column], 1)
+        self.near[rows], best = near.topk(count, dim=1, largest=False)
+        self.index[rows] = index.gather(1, best)
 
 
 def exact_squared(a: Tensor, b: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +74,7 @@ class EnergyHead(nn.Module):
         return energy - 0.5 * x.square().flatten(1).sum(1, keepdim=True)
 
 
-HEADS: dict[str, Callable[[Encoder, int], nn.Module]] = {"energy": EnergyHead, "pooled": PooledHead}
+HEADS: dict[str, Callable[[Any, int], nn.Module]] = {"energy": EnergyHead, "pooled": PooledHead}
 
 
 def small(head: nn.Linear) -> nn.Linear:

@@ -19,9 +19,10 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
-from selfcal.data.labels import reveal
+from selfcal.data.labels import judged_by, reveal
+from selfcal.data.memory import KEPT
 from selfcal.data.pool import Pool
-from selfcal.data.sources import load_data
+from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
@@ -29,9 +30,14 @@ from selfcal.training import checkpoints, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
+from selfcal.training.own_model import own_model
 
 MARK = "config.json"
-MAY_DIFFER = {"selfcal", "data.source", "labels", "settings.run.preview_every"}  # nothing that training depends on
+MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
+MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
+MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
+MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
+MAY_DIFFER |= {"settings.run.preview_every"}  # training does not notice pictures
 NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
 
 
@@ -41,6 +47,7 @@ class RunDirectory:
 
     path: Path
     config: dict[str, Any]
+    own: Callable[..., Any] | None = None  # the user's module, in a run that adopted one
 
     @property
     def method(self) -> Method:
@@ -79,10 +86,13 @@ class RunDirectory:
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
-        data, labels = reveal(load_data(self.config["data"]["source"]), self.config["labels"], self.config["seed"])
-        if data.sha256 != self.config["data"]["sha256"]:
-            raise SelfcalError(f"{self.config['data']['source']} has changed since {self.path} was trained on it")
-        return data, labels
+        about = self.config["data"]
+        source = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
+        pile = load_data(source, about.get("size"), bool(about.get("skip_broken")))
+        data, labels = reveal(pile, self.config["labels"], self.config["seed"])
+        if data.sha256 != about["sha256"]:
+            raise SelfcalError(f"{about['source']} has changed since {self.path} was trained on it")
+        return judged_by(data, about["test_labels"]) if about.get("test_labels") else data, labels
 
     @property
     def data(self) -> Dataset:
@@ -135,12 +145,14 @@ class RunDirectory:
             raise SelfcalError(
                 f"{self.checkpoints(first.name)} holds no checkpoint yet; run the train command again to continue it"
             )
-        return {role: self._trained(stage) for role, stage in last.items()}
+        return {role: self.trained(stage) for role, stage in last.items()}
 
-    def _trained(self, stage: Stage) -> nn.Module:
+    def trained(self, stage: Stage) -> nn.Module:
         """A stage's network; one that the config does not describe is not built at all."""
         _, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         request = self.settings, self.shape, len(self.classes)
+        if stage.settings(self.settings).network == "adopted-module":
+            return own_model(stage.build(*request), self.own, weights, self.path).to(self.device)
         with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
             shapes = {name: value.shape for name, value in stage.build(*request).state_dict().items()}
         if shapes != {name: value.shape for name, value in weights.items()}:
@@ -148,6 +160,14 @@ class RunDirectory:
         network = stage.build(*request)
         network.load_state_dict(weights)
         return network.to(self.device).eval().requires_grad_(False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every stage has its last checkpoint, whatever is in it."""
+        return all(
+            stage.settings(self.settings).steps in checkpoints.steps_saved(self.checkpoints(stage.name))
+            for stage in self.stages
+        )
 
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
@@ -184,16 +204,17 @@ def unfinished_in_words(unfinished: dict[str, tuple[int, int]]) -> str:
     return ", ".join(f"the {name} network is at step {step} of {steps}" for name, (step, steps) in unfinished.items())
 
 
-def open_directory(path: str | Path) -> RunDirectory:
+def open_directory(path: str | Path, own: Callable[..., Any] | None = None) -> RunDirectory:
+    """own: the user's module, in a run that adopted one."""
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK))
+    run = RunDirectory(path, records.read_config(path / MARK), own)
     table.find(run.config["method"])
     return run
 
 
-def recorded(out: Path) -> dict[str, Any] | None:
+def config_at(out: Path) -> dict[str, Any] | None:
     """The config.json there, if this is a run directory."""
     return open_directory(out).config if (out / MARK).is_file() else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from torch import nn
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
+from selfcal.core.progress import wanted as shown
+from selfcal.data.memory import in_memory, keep
 from selfcal.data.pool import Pool
 from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
@@ -37,12 +39,13 @@ class Watching:
 
     until: str | None = None  # the stage after which to stop
     on_step: OnStep | None = None
-    show_progress: bool = False
+    show_progress: bool | None = None  # in notebooks
 
 
 def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watching | None = None) -> RunDirectory:
     """Train what the method needs into `out`, the score model aside if there is a donor of one."""
     accelerator, watching = processes.accelerator(), watching or Watching()
+    watching = replace(watching, show_progress=shown(watching.show_progress))
     check_shares(wanted, accelerator.num_processes)
     there = open_directory(out) if (out / MARK).is_file() else None
     wanted, pace = paced(wanted, there, donor is not None, accelerator)
@@ -52,14 +55,19 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             notes = {} if pace is None else {"pace": {"minutes": wanted.request.minutes, "seconds": dict(pace.seconds)}}
             held.enter_context(claimed(out, config | notes, amended))
         wait_for_everyone(accelerator)
-        run = open_directory(out)
+        run = open_directory(out, None if donor is None else donor.network)
         if run.diverged:
             return run
         if accelerator.is_main_process:
             say_plan(run, there, wanted, pace)
         if donor is not None and accelerator.is_main_process:
             donor.take_over(run.checkpoints("score"))
+        if in_memory(wanted.request.data) and accelerator.is_main_process:
+            keep(wanted.data, run.path)
         wait_for_everyone(accelerator)
+        if watching.show_progress and accelerator.is_main_process:
+            for line in wanted.summary:
+                say(line)
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:
@@ -68,7 +76,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             if accelerator.is_main_process:
                 run.write("diverged.json", divergence.report)
             wait_for_everyone(accelerator)
-    return open_directory(out)
+    return open_directory(out, run.own)
 
 
 def amended(there: RunDirectory, config: dict[str, Any], differing: list[str]) -> dict[str, Any] | None:
@@ -107,6 +115,9 @@ def train_stages(
     """One after the other; a later one may build on the networks of those before."""
     networks: dict[str, nn.Module] = {}
     for stage in run.stages:
+        if stage.role == "score" and run.own is not None:
+            networks[stage.role] = run.trained(stage)  # a module of the user's own: nothing here could train it
+            continue
         if pace is not None and networks and stage.role not in networks:
             run = with_corrected_steps(run, networks, pace, accelerator)
         pool = Pool(wanted.labels)
@@ -115,7 +126,7 @@ def train_stages(
         context = Context(run.settings, pool.label_fraction, dict(networks))
         batches, every = Batches(wanted.data.x, pool), wanted.settings.run.preview_every
         training = StageTraining(run, stage, context, batches, accelerator, watching.on_step, every)
-        networks[stage.role] = training.finish(stop, watching.show_progress)
+        networks[stage.role] = training.finish(stop, bool(watching.show_progress))
         if accelerator.is_main_process:
             fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)
             if fraction > IDLE:
@@ -134,7 +145,7 @@ def with_corrected_steps(
         words = ", ".join(f"{role} {getattr(run.settings, role).steps:,} → {n:,} steps" for role, n in steps.items())
         say(f"{run.path}: with {max(0.0, pace.left) / 60:.3g} minutes left, {words}")
     wait_for_everyone(accelerator)
-    return open_directory(run.path)
+    return open_directory(run.path, run.own)
 
 
 def with_pseudo_labels(

@@ -75,7 +75,7 @@ def in_words(there: RunDirectory, steps: Mapping[str, int]) -> list[str]:
 
 def builds_on_others(stage: Stage, settings: Settings) -> bool:
     """Whether its training depends on networks trained before it: its first weights, its labels or its terms."""
-    starts = stage.role == "classifier" and stage.settings(settings).start == "score"
+    starts = stage.role == "classifier" and stage.settings(settings).start != "scratch"
     if stage.warm_start or stage.pseudo_labels or starts:
         return True
     try:

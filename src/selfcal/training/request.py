@@ -16,8 +16,11 @@ from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.settings import NETWORKS, Settings, pairs, presets, resolve
 from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
-from selfcal.data.labels import reveal
-from selfcal.data.sources import SOURCES, load_data
+from selfcal.data.label_files import is_label_file
+from selfcal.data.labels import chosen, judged_by, reveal
+from selfcal.data.memory import KEPT, from_memory, in_memory
+from selfcal.data.sources import load_data, recorded
+from selfcal.data.summary import in_words
 from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.methods import table
 from selfcal.methods.stage import Method
@@ -31,37 +34,62 @@ from selfcal.training.beginning import start_from_score
 class Request:
     """The words of `selfcal train`."""
 
-    data: str | Path
+    data: Any  # a name, a path, or what data/memory.py takes
     method: str = "cg-sc-all"
-    labels: str | float = 0.02
+    labels: str | float | None = None  # all that the user made, and few of a published set
     seed: int = 0
     steps: int | None = None  # of every network, instead of the preset's
     preset: str | None = None  # the one that fits the data, if left out
     settings: Mapping[str, Any] | Iterable[str] = ()
+    size: int | None = None  # of images in a folder, cut and resized to it
+    skip_broken: bool = False
+    test_labels: str | Path | None = None  # a table of labels that only judge
     minutes: float | None = None  # for all networks together, instead of a number of steps
 
-    def prepared(self, loaded: Dataset | None = None, recorded: Mapping[str, Any] | None = None) -> Prepared:
+    def prepared(self, loaded: Dataset | None = None, before: Mapping[str, Any] | None = None) -> Prepared:
         """The data loaded (unless it is already), the labels chosen, the settings resolved, all fitting each other.
 
-        recorded: the config.json of the run that this request may be continuing.
+        before: the config.json of the run that this request may be continuing.
         """
         method, changes = table.find(self.method), dict(pairs(self.settings))
         check_minutes(self.minutes, self.steps, changes)
-        data, labels = reveal(load_data(self.data) if loaded is None else loaded, self.labels, self.seed)
-        settings, preset = None, None
-        if recorded is not None and recorded["data"]["shape"] == list(data.shape):
-            settings, preset = as_recorded(self, changes, recorded), recorded.get("preset")
-        if settings is None:
-            preset = self.preset or default_preset(data, score_given="score.network" in changes)
-            settings = resolve(preset, changes, self.steps)
+        pile = self.read() if loaded is None else loaded
+        request = replace(self, labels=chosen(pile, self.labels), settings=changes)
+        data, labels = reveal(pile, request.labels, self.seed)
+        settings, preset = request.resolved(data, before)
         if settings.data.flips and not data.is_image:
             raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
         check_names(settings)
         stages, shape, classes = method.stages(settings), data.shape, len(data.classes)
         networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
-        if "classifier" in networks and settings.classifier.start == "score":
+        if "classifier" in networks and settings.classifier.start != "scratch":
             start_from_score(networks["classifier"], networks)
-        return Prepared(replace(self, settings=changes), method, data, labels, settings, preset)
+        judging = None if self.test_labels is None else judged_by(data, self.test_labels)  # wrong ones are told now
+        words = in_words(judging or data, labels, str(request.labels), asked=self.labels is not None)
+        return Prepared(request, method, data, labels, settings, tuple(words), preset)
+
+    def resolved(self, data: Dataset, before: Mapping[str, Any] | None) -> tuple[Settings, str | None]:
+        """The settings, and the preset that they start from."""
+        if before is not None and before["data"]["shape"] == list(data.shape):
+            there = as_recorded(self, dict(pairs(self.settings)), before)
+            if there is not None:
+                return there, before.get("preset")
+        preset = self.preset or default_preset(data)
+        return resolve(preset, self.settings, self.steps), preset
+
+    def how_read(self) -> dict[str, Any]:
+        """For config.json, so that later commands read the same; nothing where nothing was asked for."""
+        asked: dict[str, Any] = {"size": self.size, "skip_broken": self.skip_broken or None}
+        if self.test_labels is not None:
+            asked["test_labels"] = str(Path(self.test_labels).resolve())
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def read(self) -> Dataset:
+        if not in_memory(self.data):
+            return load_data(self.data, self.size, self.skip_broken)
+        if self.size is not None:
+            raise SelfcalError(f"--size {self.size} is for a folder of images; arrays are taken as they are")
+        return from_memory(self.data)
 
 
 @dataclass(frozen=True)
@@ -73,6 +101,7 @@ class Prepared:
     data: Dataset
     labels: Tensor  # (N,), UNLABELED where hidden
     settings: Settings
+    summary: tuple[str, ...] = ()  # of what was read, for whoever waits
     preset: str | None = None  # what the settings started from
 
     def with_steps(self, steps: Mapping[str, int]) -> Prepared:
@@ -86,20 +115,21 @@ class Prepared:
 
     def config(self, score_from: str | None = None) -> dict[str, Any]:
         """config.json: everything resolved, enough to make the run again."""
-        source, text, data = str(self.request.data), str(self.request.labels), self.data
+        text, data = str(self.request.labels), self.data
         return {
             "selfcal": __version__,
             "method": self.method.name,
             "data": {
-                "source": source if source in SOURCES else str(Path(source).resolve()),
+                "source": KEPT if in_memory(self.request.data) else recorded(self.request.data),
                 "name": data.name,
                 "sha256": data.sha256,
                 "shape": list(data.shape),
                 "classes": list(data.classes),
                 "examples": len(data.x),
                 "test": len(data.x_test),
+                **self.request.how_read(),
             },
-            "labels": str(Path(text).resolve()) if text.lower().endswith(".csv") else text,
+            "labels": str(Path(text).resolve()) if is_label_file(text) else text,
             "labelled": int((self.labels >= 0).sum()),
             "labels_sha256": hashlib.sha256(self.labels.numpy().tobytes()).hexdigest(),
             "seed": self.request.seed,
@@ -117,17 +147,17 @@ def asked(request: Request, changes: Mapping[str, Any], settings: Settings) -> d
     return {**words, "settings": {key: known[key] for key in sorted(changes)}}
 
 
-def as_recorded(request: Request, changes: Mapping[str, Any], recorded: Mapping[str, Any]) -> Settings | None:
+def as_recorded(request: Request, changes: Mapping[str, Any], before: Mapping[str, Any]) -> Settings | None:
     """The settings of the run there, where the same was asked for; more steps of it may be asked for, too.
 
     Presets change from version to version, and with the device; a run goes on with what it began with.
     """
-    there = Settings.model_validate(recorded["settings"])
+    there = Settings.model_validate(before["settings"])
     wanted = there.changed(changes if request.steps is None else {**steps_of_all(request.steps), **changes})
-    said = recorded.get("asked")
+    said = before.get("asked")
     if said is None:  # a run from before this was noted, when all images were treated alike
         begun = resolve("images", changes, request.steps)
-        alike = request.preset is None and len(recorded["data"]["shape"]) == 3
+        alike = request.preset is None and len(before["data"]["shape"]) == 3
         return begun if alike and without_steps(begun.dotted()) == without_steps(there.dotted()) else None
     mine = asked(request, changes, wanted)
     if mine == said:
@@ -176,21 +206,16 @@ PHOTOS = {
 """By device: up to so many pixels, this preset."""
 
 
-def default_preset(data: Dataset, device: str | None = None, score_given: bool = False) -> str:
-    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size.
-
-    score_given: only a guide is trained, for a score model that makes images of this very size.
-    """
+def default_preset(data: Dataset, device: str | None = None) -> str:
+    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size."""
     for own in (data.name, f"{data.name}-small"):
-        if data.name in SOURCES and own in presets():
+        if data.published and own in presets():
             return own
     if not data.is_image:
         return "moons"
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     by_size, side = PHOTOS[device], max(data.shape[1:])
-    name = next((preset for most, preset in by_size if side <= most), by_size[-1][1] if score_given else None)
-    if score_given:
-        return name if name and not any(s % resolve(name).classifier.patch for s in data.shape[1:]) else "images"
+    name = next((preset for most, preset in by_size if side <= most), None)
     if name is None:
         raise SelfcalError(
             f"{data.name} holds images of {pixels(data)} pixels; the largest that a network here learns on "

@@ -20,6 +20,8 @@ import numpy as np
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json, write_arrays, write_json
+from selfcal.data.label_files import is_label_file
+from selfcal.data.sources import spelled
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import ALONE
 from selfcal.experiments import costs
@@ -30,7 +32,6 @@ from selfcal.run import train
 
 TRIED_ALONE = ("cg", "cg-dlsm", "cg-sc-labeled", "cg-sc-all")  # whose classifiers the paper also tries as generators
 SAMPLE = 0.11  # plain training steps that take as long as one sample, drawn and measured
-UNSEEN = {"run.preview_every": 0}  # nobody watches a cell
 FINISHED = ("done", "diverged")  # a divergence is a result, too: it is not tried again
 
 
@@ -55,8 +56,7 @@ class ScoreModel:
 
     def work(self, out: Path, protocol: Protocol) -> None:
         p = protocol
-        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes | UNSEEN}
-        train(p.data, "cg", p.score_labels, self.run(out), until="score", **options)
+        train(spelled(p.data), "cg", p.score_labels, self.run(out), seed=self.seed, until="score", **p.training)
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
         """Noted by the cells that waited for it."""
@@ -125,8 +125,7 @@ class Cell:
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
         score = None if donor is None else donor.run(out)
-        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes | UNSEEN}
-        run = train(p.data, self.method, self.labels, self.run(out), score=score, **options)
+        run = train(spelled(p.data), self.method, self.labels, self.run(out), seed=self.seed, score=score, **p.training)
         middle = time.monotonic()
         report = run.evaluate(
             scales=run.method.grid(p.scales),
@@ -164,6 +163,6 @@ def examples(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 def folder_name(labels: str) -> str:
     """ "4/class" -> "4-per-class"; a CSV -> its name."""
-    if labels.lower().endswith(".csv"):
+    if is_label_file(labels):
         return Path(labels).stem
     return labels.replace("/", "-per-")
