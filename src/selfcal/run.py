@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.progress import wanted
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
+from selfcal.data.labels import judged_by
 from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.noise import Noise
@@ -24,13 +26,20 @@ from selfcal.methods.stage import Method, Stage
 from selfcal.training.directory import Access, RunDirectory, open_directory
 from selfcal.training.donor import from_run
 from selfcal.training.fit import Watching, fit
+from selfcal.training.history import History, Plot, plot
+from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
-    """A trained run, ready to sample, predict and be evaluated."""
+    """A trained run, ready to sample, predict and be evaluated.
+
+    run = selfcal.load("runs/digits")
+    run.sample(classes=3, count=16, scale=1.5)
+    run.predict(run.data.x_test[:5])
+    """
 
     directory: RunDirectory
 
@@ -51,22 +60,25 @@ class Run:
 
     def sample(
         self,
-        classes: Sequence[int | str] | None = None,
+        classes: Sequence[int | str] | int | str | None = None,
         count: int = 64,
         scale: float | str | None = None,
         sampler: str | None = None,
         steps: int | None = None,
         guide: str | None = None,
         seed: int = 0,
-        show_progress: bool = False,
+        show_progress: bool | None = None,
         **options: float,
     ) -> Samples:
         """`count` examples in all, spread evenly over the classes (all of them if none is named).
 
+            run.sample(classes="cat", count=16, scale=1.5)
+
+        classes: 3, "cat", "cat,dog" or a list of such.
         scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given); "auto":
         the one that the last evaluation recommends. options: the sampler's own, for instance eta=1.
         """
-        named = [class_index(self.classes, c) for c in classes] if classes else range(len(self.classes))
+        named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
         if isinstance(scale, str):
             scale = self.recommended_scale(scale)[0]
@@ -79,9 +91,37 @@ class Run:
             raise SelfcalError(f"--scale {word!r} is neither a number nor auto")
         return recommended(self.directory.metrics) or (self.method.scale, None)
 
-    def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
-        """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
+    def _listed(self, classes: Sequence[int | str] | int | str | None) -> Sequence[int | str]:
+        if isinstance(classes, str):
+            return self.classes_named(classes)
+        return [classes] if isinstance(classes, int) else [] if classes is None else classes
+
+    def predict_proba(self, x: Any, sigma: float | None = None) -> Tensor:
+        """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise.
+
+            run.predict_proba(Image.open("cat.png"))
+
+        x: uint8 images, floats in [−1, 1], pictures of PIL, samples; one or a batch.
+        """
         return self.generator.predict_proba(x, sigma)
+
+    def predict(self, x: Any, sigma: float | None = None) -> list[str]:
+        """The likeliest class of each input, by its name; inputs as `predict_proba` takes them."""
+        return [self.classes[c] for c in self.predict_proba(x, sigma).argmax(-1).tolist()]
+
+    def history(self) -> History:
+        """The lines of log.jsonl as a table."""
+        return History(self.directory.journal.lines())
+
+    def plot(self) -> Plot:
+        """Losses over the steps; a figure of matplotlib, which notebooks show."""
+        return plot(self.history())
+
+    def __repr__(self) -> str:
+        data, of = self.config["data"], self.config["labelled"]
+        state = "diverged" if self.diverged else "finished" if self.directory.is_finished else "not finished"
+        known = f"{of} of {data['examples']} labelled"
+        return f"Run({str(self.path)!r}: {self.method.name} on {data['name']}, {known}, {state})"
 
     def evaluate(
         self,
@@ -94,8 +134,9 @@ class Run:
         intervals: bool = True,
         curve: bool = True,
         seed: int = 0,
-        show_progress: bool = False,
+        show_progress: bool | None = None,
         alone: bool = False,
+        test_labels: str | Path | None = None,
         keep: Callable[[Samples], None] = lambda samples: None,
         label_free: bool = True,
         minutes: float = MINUTES,
@@ -107,7 +148,7 @@ class Run:
         the method's grid, and only the chosen one is reported. count: what fits into the `minutes` if left out.
         intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one. label_free: also
         say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
-        keep: called with every reported set of samples.
+        keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
         before = self.directory.metrics  # one that cannot be read is said now, not after the work
         if self.diverged:
@@ -116,15 +157,16 @@ class Run:
         else:
             how, grid = Sampling(None, guide, sampler, steps, options), self.method.grids["wide"]
             asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
-            report = evaluate(self._subject(), asked, show_progress, keep)
+            report = evaluate(self._subject(test_labels), asked, wanted(show_progress), keep)
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
         report = added(report, before)
         self.directory.write("metrics.json", report)
         return report
 
-    def _subject(self) -> Subject:
+    def _subject(self, test_labels: str | Path | None = None) -> Subject:
+        data = self.data if test_labels is None else judged_by(self.data, test_labels)
         about = {"method": self.method.name} | {key: self.config[key] for key in ("labels", "labelled", "seed")}
-        return Subject(self.generator, self.data, self.pool.y, about)
+        return Subject(self.generator, data, self.pool.y, about)
 
     def classes_named(self, text: str) -> list[int | str]:
         """ "cat,dog" -> both; a class whose own name holds a comma is found too."""
@@ -189,18 +231,28 @@ class Run:
         return self.directory.pseudo_labels
 
 
-def load(path: str | Path, data: str | Path | None = None, anyway: bool = False) -> Run:
+def load(
+    path: str | Path,
+    module: Callable[..., Any] | None = None,
+    *,
+    data: str | Path | None = None,
+    anyway: bool = False,
+) -> Run:
     """Open a run directory.
 
+        run = selfcal.load("runs/digits")
+
+    module: of a run that adopted a module of your own, that module or its constructor; a run holds no code.
     data: where its data lies now, if it moved; it must be the same, by its hash. anyway: data that has changed will do.
     """
-    return Run(open_directory(path, Access(None if data is None else str(data), anyway)))
+    run = open_directory(path, access=Access(None if data is None else str(data), anyway))
+    return Run(run if module is None else replace(run, own=opened(module, run.config, path)))
 
 
 def train(
-    data: str | Path,
+    data: Any,
     method: str = "cg-sc-all",
-    labels: str | float = 0.02,
+    labels: str | float | None = None,
     out: str | Path = "runs/selfcal",
     *,
     seed: int = 0,
@@ -208,17 +260,28 @@ def train(
     score: str | Path | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    size: int | None = None,
+    skip_broken: bool = False,
+    test_labels: str | Path | None = None,
     until: str | None = None,
     on_step: OnStep | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Run:
     """Train what the method needs and return the run. Everything is checked before anything is written.
 
+        run = selfcal.train("digits", method="cg-sc-all", labels=0.02, out="runs/digits")
+
+    data: a name, a folder, an .npz; or arrays (x, y), {"x": …, "y": …, "x_test": …}, or a torch Dataset of (image,
+    label), which the run keeps a copy of.
+    labels: all that the data has, if left out, and 2 % of the built-in sets'.
+    size, skip_broken: of a folder, the middle square of each image at that many pixels; without broken files.
+    test_labels: a table of labels to judge by, which no method sees.
     score: another run whose unconditional model is taken over instead of being trained.
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
     steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
     """
-    wanted = Request(data, method, labels, seed, steps, preset, settings).prepared()
+    request = Request(data, method, labels, seed, steps, preset, settings, size, skip_broken, test_labels)
+    wanted = request.prepared()
     donor = None if score is None else from_run(open_directory(score), wanted)
     return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress)))

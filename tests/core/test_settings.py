@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.settings import presets, resolve
+from selfcal.core.settings import Settings, presets, purpose, read_preset, resolve
 
 
 def test_presets_hold_differences_and_changes_win():
@@ -45,3 +45,22 @@ def test_a_preset_may_start_from_another():
     assert resolve("cifar10-deep").score.lr == resolve("cifar10").score.lr
     assert resolve("cifar100") == resolve("cifar10")
     assert resolve("fashion-small").score.attention == (7,)
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_says_what_it_is_for(name):
+    assert len(purpose(name).split()) >= 4
+    assert "#" not in purpose(name)
+
+
+def test_every_setting_says_what_it_means():
+    for section, field in Settings.model_fields.items():
+        for name, setting in type(field.default).model_fields.items():
+            assert setting.description, f"{section}.{name}"
+
+
+def test_presets_for_photos_differ_in_what_their_size_asks_for():
+    assert read_preset("photos64")["score"]["patch"] == 2
+    assert resolve("photos64").score.model_copy(update={"patch": 1}) == resolve("photos32").score
+    assert resolve("photos64-gpu").score.width > resolve("photos64").score.width
+    assert resolve("photos64").run.preview_every == 250

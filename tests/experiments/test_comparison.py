@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -131,6 +132,13 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(grid, tmp_path):
     done = selfcal(command)
     assert done.returncode == 0, done.stderr
     assert Cell("cfg-labeled", "0.02", 0).state(out) == "done"
+
+
+def test_seeds_may_share_one_score_model(grid):
+    protocol = dataclasses.replace(grid.protocol, score_seed=7)
+    cells = [Cell("cg", "0.02", seed) for seed in (0, 1)]
+    assert [cell.waits_for(protocol) for cell in cells] == [ScoreModel(7)] * 2
+    assert [cell.waits_for(grid.protocol) for cell in cells] == [ScoreModel(0), ScoreModel(1)]
 
 
 def test_cells_wait_for_their_seeds_score_model_and_fail_with_it(grid, tmp_path):

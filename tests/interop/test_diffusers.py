@@ -83,7 +83,10 @@ def change_weights(path, change):
     [
         (lambda p: rewrite(p / "model_index.json", vae=["diffusers", "AutoencoderKL"]), "latent space of its vae"),
         (lambda p: rewrite(p / "model_index.json", text_encoder=["t", "T"]), "guided by text"),
-        (lambda p: (p / "model_index.json").unlink(), "is not a diffusers pipeline"),
+        (
+            lambda p: [(p / "model_index.json").unlink(), (p / "unet" / "config.json").unlink()],
+            "no model_index.json, and no",
+        ),
         (lambda p: (p / "model_index.json").write_text("[1]"), "not a configuration"),
         (lambda p: (p / "model_index.json").write_text("{"), "cannot be read"),
         (lambda p: (p / "model_index.json").write_text("{}"), "no unet and scheduler"),
@@ -111,7 +114,7 @@ def change_weights(path, change):
             lambda p: (p / "unet" / "diffusion_pytorch_model.safetensors").rename(
                 p / "unet" / "diffusion_pytorch_model.bin"
             ),
-            "has no safetensors file",
+            "not a checkpoint of plain tensors",
         ),
         (lambda p: change_weights(p, lambda w: w.pop("conv_in.bias")), "incomplete: conv_in.bias is missing"),
         (lambda p: change_weights(p, lambda w: w["conv_in.bias"].fill_(math.nan)), "holds NaN"),

@@ -11,7 +11,7 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import adopt, compare, demo, evaluate, export, methods, report, sample, show, toy, train
+from selfcal.cli import adopt, compare, demo, evaluate, export, methods, presets, report, sample, show, toy, train
 from selfcal.cli.terminal import app, problem_console
 from selfcal.core.errors import SelfcalError
 
@@ -24,6 +24,7 @@ __all__ = [
     "export",
     "main",
     "methods",
+    "presets",
     "report",
     "sample",
     "show",

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import KINDS_OF_DATA, Changes, Labels, Preset, RunOut, Seed, Whole
+from selfcal.cli.options import AS_IT_IS, KINDS_OF_DATA, Changes, Labels, Preset, Reading, RunOut, Seed, Whole
 from selfcal.cli.terminal import app
 from selfcal.cli.train import print_end
 
 
 @app.command
 def adopt(
-    source: Path,
+    source: str,
     /,
     *,
     data: Annotated[str, Parameter(help=f"Images like those the model was trained on: {KINDS_OF_DATA}")],
     method: str = "cg-sc-all",
-    labels: Labels = "0.02",
+    labels: Labels = None,
     out: RunOut,
+    subfolder: str | None = None,
+    guide_on: str = "fresh",
     steps: Whole | None = None,
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    reading: Reading = AS_IT_IS,
 ) -> None:
     """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
 
@@ -33,13 +35,20 @@ def adopt(
     Parameters
     ----------
     source
-        A diffusers pipeline's folder (UNet2DModel), or a checkpoint of score_sde_pytorch (.pth or .safetensors).
+        A folder that diffusers wrote (a pipeline, a UNet2DModel, a trainer's checkpoint), the name of one on the hub
+        (google/ddpm-cifar10-32), or a checkpoint of score_sde_pytorch (.pth or .safetensors). Modules: in Python.
     method
         A row of `selfcal methods` that guides by a classifier.
+    subfolder
+        The folder of the network within the pipeline's, for instance unet_ema.
+    guide_on
+        fresh: a guide of its own; score: on the adopted network's own features; score-frozen: which stay as they are.
     steps
         Training steps of the guide, instead of the preset's.
     """
     from selfcal.interop.adopt import adopt as run_adoption
 
     options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
+    options |= {"subfolder": subfolder, "guide_on": guide_on}
+    options |= reading.choices()
     print_end(run_adoption(source, data, labels, method, out, show_progress=True, **options))

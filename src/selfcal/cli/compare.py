@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from selfcal.cli.options import (
+    AS_IT_IS,
     KINDS_OF_LABELS,
     Changes,
     Count,
     Data,
     FirstSeed,
     Preset,
+    Reading,
     Steps,
     Whole,
     names,
@@ -39,9 +41,11 @@ def compare(
     steps: Steps = None,
     count: Count | None = None,
     scales: str = "wide",
+    score_seed: Whole | None = None,
     preset: Preset = None,
     seed: FirstSeed = 0,
     changes: Changes = None,
+    reading: Reading = AS_IT_IS,
 ) -> None:
     """The paper's tables and figures over methods × labels × seeds; the same command resumes.
 
@@ -60,6 +64,8 @@ def compare(
         The folder to make or continue: table.md, table.csv, table.tex and report.html.
     scales
         The grid that λ is chosen from: wide (1 to 6), or paper (0.5 to 2.5).
+    score_seed
+        Train one score model, with this seed, for all: seeds then differ in labelled images and guides alone.
     jobs
         Cells at a time; as many as there are cores, or one on a GPU, if left out.
     """
@@ -71,10 +77,11 @@ def compare(
         "steps": steps,
         "count": count,
         "scales": scales,
+        "score_seed": score_seed,
         "preset": preset,
         "jobs": jobs,
     }
-    options |= {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
+    options |= reading.choices() | {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
     print_end(run_comparison(data, rows, names(labels), seeds, out, show_progress=True, **options))
 
 

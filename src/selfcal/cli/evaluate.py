@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfcal.cli.options import USUAL, Anyway, FinishedRun, MovedData, Sampling, Whole, number
+from selfcal.cli.options import USUAL, Anyway, FinishedRun, MovedData, Sampling, TestLabels, Whole, number
 from selfcal.cli.terminal import app, out_console, say
 from selfcal.core.errors import SelfcalError
 
@@ -26,6 +26,7 @@ def evaluate(
     features: str = "auto",
     inception_weights: Path | None = None,
     intervals: bool = True,
+    test_labels: TestLabels = None,
     seed: Whole = 0,
     data: MovedData = None,
     anyway: Anyway = False,
@@ -58,11 +59,9 @@ def evaluate(
 
     if not 0 < minutes < float("inf"):
         raise SelfcalError(f"--minutes {minutes}: a time above 0 is needed")
-    the_run, options = (
-        load(run, data, anyway),
-        {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()},
-    )
-    options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes}
+    the_run = load(run, data=data, anyway=anyway)
+    options = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
+    options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
     print_report(the_run, the_run.evaluate(show_progress=True, **options))
 

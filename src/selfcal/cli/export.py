@@ -21,7 +21,11 @@ def export(run: FinishedRun, /, *, out: Path) -> None:
         pipe(class_labels=[3, 5], guidance_scale=2.0).
     """
     from selfcal.interop.export import export as write_pipeline
+    from selfcal.interop.export import missing
     from selfcal.run import load
 
-    write_pipeline(load(run), out)
+    the_run = load(run)
+    write_pipeline(the_run, out)
+    if words := missing(the_run):
+        say(words)
     say(f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)")

@@ -28,12 +28,20 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 
 KINDS_OF_DATA = (
     "moons, digits, cifar10, cifar100, fashion, mnist, an .npz file (arrays x and y), or a folder of images "
-    "(class sub-folders and/or unlabeled/)."
+    "(class sub-folders and/or unlabeled/, or a flat pile with labels.csv; test/ is only judged by)."
 )
-KINDS_OF_LABELS = "a fraction (0.02), a count (4/class), or a CSV with the columns file,label."
+KINDS_OF_LABELS = "a fraction (0.02), a count (4/class), all, or a CSV or TSV with the columns file and label."
 
 Data = Annotated[str, Parameter(help=KINDS_OF_DATA)]
-Labels = Annotated[str, Parameter(help=f"What may be seen: {KINDS_OF_LABELS}")]
+Labels = Annotated[
+    str | None,
+    Parameter(
+        help=f"What may be seen: {KINDS_OF_LABELS} If left out, all labels of your data, 0.02 of a built-in set."
+    ),
+]
+TestLabels = Annotated[
+    Path | None, Parameter(help="A CSV or TSV of labels that are only judged by: of images in test/, or in the pile.")
+]
 RunOut = Annotated[Path, Parameter(help="The run directory to make or continue.")]
 Steps = Annotated[Whole | None, Parameter(help="Training steps of each network, instead of the preset's.")]
 Preset = Annotated[str | None, Parameter(help="Settings to start from; by default the one that fits the data.")]
@@ -46,6 +54,26 @@ Changes = Annotated[
         help="Any other setting as key=value, for instance --set terms.sc_weight=10; may be repeated.",
     ),
 ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Reading:
+    """How a folder of images is read."""
+
+    size: Annotated[
+        Whole | None, Parameter(help="Take the middle square of each image of a folder, at this many pixels a side.")
+    ] = None
+    skip_broken: Annotated[bool, Parameter(negative=(), help="Do without files that cannot be read.")] = False
+    test_labels: TestLabels = None
+
+    def choices(self) -> dict[str, Any]:
+        """As `selfcal.train` takes them."""
+        return {"size": self.size, "skip_broken": self.skip_broken, "test_labels": self.test_labels}
+
+
+AS_IT_IS = Reading()
+"""Whole images, of which none is broken."""
 
 # --- several trainings ------------------------------------------------------------------------------
 

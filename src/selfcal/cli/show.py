@@ -76,6 +76,11 @@ def table_of(about: dict[str, Any], roles: set[str]) -> Table:
 
 def settings_in_words(values: dict[str, Any]) -> str:
     """key=value for each; of an adopted network, what it is."""
+    if values.get("network") == "adopted-module":
+        made = values["adopted"].get("module")
+        return f"adopted: a module of your own that predicts {values['adopted']['form']['predicts']}" + (
+            f", made by {made}" if made else ""
+        )
     if values.get("network") == "adopted":
         from selfcal.interop.diffusers import in_words
 

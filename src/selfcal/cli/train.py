@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import Changes, Data, Labels, Preset, RunOut, Seed, Steps
+from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Preset, Reading, RunOut, Seed, Steps
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -21,13 +21,14 @@ def train(
     /,
     *,
     method: str = "cg-sc-all",
-    labels: Labels = "0.02",
+    labels: Labels = None,
     out: RunOut,
     score: Path | None = None,
     steps: Steps = None,
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    reading: Reading = AS_IT_IS,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Train what a method needs on DATA; the same command resumes an interrupted run.
@@ -44,6 +45,7 @@ def train(
         Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
     options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
+    options |= reading.choices()
     if dry_run:
         from selfcal.cli.plan_table import print_plan
         from selfcal.training.plan import plan

@@ -28,3 +28,10 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> SelfcalError:
     hint = f"did you mean {near[0]!r}? " if near else ""
     listed = f"known: {', '.join(names)}" if len(names) <= 20 or not near else ""
     return SelfcalError(f"unknown {kind} {name!r}; {hint}{listed}".strip())
+
+
+def listed(names: Iterable[str], most: int = 50) -> str:
+    """All of them, so that they can be mended at once; a page of them where there are more than anybody reads."""
+    every = list(names)
+    rest = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + rest

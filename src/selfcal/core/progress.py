@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,17 @@ class Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text(f"{speed:,.0f}/s" if speed and speed >= 10 else f"{speed:.2g}/s" if speed else "")
+
+
+def wanted(show: bool | None) -> bool:
+    """Unless somebody says: in a notebook, where people wait and no command line speaks to them."""
+    return in_notebook() if show is None else show
+
+
+def in_notebook() -> bool:
+    """Without importing IPython, which who has it here has imported."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 Tick = Callable[[int, str], None]

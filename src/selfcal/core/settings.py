@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
@@ -63,8 +64,10 @@ class NetworkSettings(Section):
         description="of an ncsnpp classifier: energy (a sum over pixels and resolutions, whose inner score can learn) "
         "or pooled (a mean over the innermost pixels)",
     )
-    start: Literal["scratch", "score"] = Field(
-        "scratch", description="of an ncsnpp classifier: scratch, or score (the score model's encoder, where it fits)"
+    start: Literal["scratch", "score", "score-frozen"] = Field(
+        "scratch",
+        description="of a classifier: scratch, score (the score model's encoder, where it fits), or score-frozen "
+        "(and it stays so)",
     )
     fourier_scale: float = Field(
         16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
@@ -73,10 +76,10 @@ class NetworkSettings(Section):
         "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
     )
     adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
-    dropout: float = Field(0.0, ge=0, lt=1)
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of features dropped at random in training")
     steps: int = Field(8000, ge=1, description="optimiser steps")
-    batch: int = Field(128, ge=2)
-    lr: float = Field(1e-3, gt=0)
+    batch: int = Field(128, ge=2, description="examples in a step; half of them labelled where labels matter")
+    lr: float = Field(1e-3, gt=0, description="learning rate after the warm-up")
     beta2: float = Field(0.999, ge=0, lt=1, description="how long Adam remembers squared gradients")
     warmup: int = Field(100, ge=0, description="steps of linear warm-up")
     decay: float = Field(1.0, ge=0, description="lr falls as (1 − step/steps)^decay; 0 keeps it constant")
@@ -96,6 +99,10 @@ class TermSettings(Section):
     sc_rebalance: bool = Field(
         True,
         description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images",
+    )
+    sc_thinned: bool = Field(
+        False,
+        description="with sc_rebalance: by leaving labelled images out of SC at random, which spares their computation",
     )
     sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
     ls_smoothing: float = Field(0.1, ge=0, lt=1, description="ε of label smoothing; the paper tried .1 and .05")
@@ -131,6 +138,9 @@ class RunSettings(Section):
     log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
     keep: int = Field(2, ge=1, description="checkpoints kept per network: the last ones")
     keep_every: int = Field(0, ge=0, description="those at multiples of this step are kept for good; 0: none")
+    preview_every: int = Field(
+        1000, ge=0, description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none"
+    )
 
 
 class Settings(Section):
@@ -149,11 +159,22 @@ def presets() -> list[str]:
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
-def read_preset(name: str) -> dict[str, Any]:
-    """A preset's differences; `like = "other"` in its file starts from another preset."""
+def preset_text(name: str) -> str:
+    """A preset's file as it is."""
     if name not in presets():
         raise unknown("preset", name, presets())
-    tree = tomllib.loads((resources.files("selfcal.core") / "presets" / f"{name}.toml").read_text("utf-8"))
+    return (resources.files("selfcal.core") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def purpose(name: str) -> str:
+    """What a preset is for: the comment at the head of its file."""
+    head = itertools.takewhile(lambda line: line.startswith("#"), preset_text(name).splitlines())
+    return " ".join(line.removeprefix("#").strip() for line in head)
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """A preset's differences; `like = "other"` in its file starts from another preset."""
+    tree = tomllib.loads(preset_text(name))
     whole: dict[str, Any] = read_preset(tree.pop("like")) if "like" in tree else {}
     for section, values in tree.items():
         whole[section] = whole.get(section, {}) | values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import check_size
 from selfcal.diffusion.scores import UNLABELED
 
-ARRAYS = ("x", "y", "x_test", "y_test")
+ARRAYS = ("x", "y", "x_test", "y_test", "class_names")
 
 
 def load(path: Path) -> Dataset:
@@ -24,10 +25,15 @@ def load(path: Path) -> Dataset:
     uint8 images become [−1, 1]; float images must already be there. y holds whole numbers or names;
     a negative number or an empty name means unlabelled.
     """
-    arrays = _read(path)
+    return from_arrays(_read(path), path.stem, str(path))
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], name: str, path: str) -> Dataset:
+    """path: where they come from, for sentences. class_names, if there, are what the numbers in y stand for."""
     x = _examples(arrays["x"], f"{path}: x")
     labels = arrays.get("y", np.full(len(x), UNLABELED))
-    classes, y = _classes(labels, len(x), f"{path}: y")
+    names = arrays.get("class_names")
+    classes, y = _classes(labels, len(x), f"{path}: y", names)
     x_test, y_test = no_test(x)
     if "x_test" in arrays:
         x_test = _examples(arrays["x_test"], f"{path}: x_test")
@@ -35,9 +41,10 @@ def load(path: Path) -> Dataset:
             raise SelfcalError(f"{path}: x_test is shaped {tuple(x_test.shape)}, x {tuple(x.shape)}")
         if "y_test" not in arrays:
             raise SelfcalError(f"{path} has 'x_test' but no 'y_test'")
-        y_test = _index(arrays["y_test"], classes, len(x_test), f"{path}: y_test")
+        numbered = classes if names is None else tuple(str(i) for i in range(len(classes)))
+        y_test = _index(arrays["y_test"], numbered, len(x_test), f"{path}: y_test")
     return Dataset(
-        name=path.stem,
+        name=name,
         x=x,
         y=y,
         classes=classes,
@@ -119,8 +126,15 @@ def _examples(values: np.ndarray, where: str) -> Tensor:
     return torch.as_tensor(values.astype(np.float32))
 
 
-def _classes(labels: np.ndarray, count: int, where: str) -> tuple[tuple[str, ...], Tensor]:
+def _classes(
+    labels: np.ndarray, count: int, where: str, names: np.ndarray | None = None
+) -> tuple[tuple[str, ...], Tensor]:
     _check_labels(labels, count, where)
+    if names is not None:
+        listed = tuple(str(name) for name in np.atleast_1d(names).tolist())
+        if len(set(listed)) < len(listed):
+            raise SelfcalError(f"{where}: class_names holds a name twice")
+        return listed, _index(labels, tuple(str(i) for i in range(len(listed))), count, where)
     labelled = labels[labels >= 0] if labels.dtype.kind in "iu" else labels[labels != ""]
     classes = tuple(str(c) for c in np.unique(labelled).tolist())  # in the order of numbers, or of the alphabet
     return classes, _index(labels, classes, count, where)

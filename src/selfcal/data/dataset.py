@@ -5,12 +5,24 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.scores import UNLABELED
+
+
+@dataclass(frozen=True)
+class Files:
+    """Of a folder: what its files are called from its root, which a label file may do, and what was left out."""
+
+    root: Path
+    train: tuple[str, ...]  # of x, in its order
+    test: tuple[str, ...]  # of x_test
+    skipped: tuple[str, ...] = ()  # broken ones, which a label file may still name
+    label_files: tuple[Path, ...] = ()  # tables that lie beside the images
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,9 @@ class Dataset:
     names: tuple[str, ...]
     x_test: Tensor  # (M, *), M may be 0
     y_test: Tensor  # (M,)
+    files: Files | None = None
+    published: bool = False  # a set that everybody has: its labels are hidden to learn what few of them can do
+    notes: tuple[str, ...] = ()  # what whoever trains on it should hear of how it was read
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:

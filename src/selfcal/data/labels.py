@@ -2,42 +2,88 @@
 
 from __future__ import annotations
 
-import csv
-import dataclasses
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from selfcal.core.errors import SelfcalError
+from selfcal.core.errors import SelfcalError, listed
 from selfcal.data.dataset import Dataset
-from selfcal.data.limits import LARGEST_TEXT
+from selfcal.data.label_files import is_label_file
+from selfcal.data.labelling import labelled_by
 from selfcal.diffusion.scores import UNLABELED
 
+ALL = "all"
+USUAL = "0.02"  # of a published set, to learn what few labels can do
+TABLES = ("labels", "label", "train_labels", "train", "annotations", "metadata")  # of several, the one called so
 
-def reveal(data: Dataset, labels: str | float, seed: int) -> tuple[Dataset, Tensor]:
+
+def reveal(data: Dataset, labels: str | float | None, seed: int) -> tuple[Dataset, Tensor]:
     """The labels a method sees, (N,) with UNLABELED where hidden.
 
-    labels is a fraction (0.02), a count per class ("4/class") or a CSV "file,label". Splits are
+    labels is "all", a fraction (0.02), a count per class ("4/class") or a table "file,label". Splits are
     stratified and depend on data and seed alone, so every method sees the same ones. The data comes
-    back too, since a CSV may be the first to say which classes there are.
+    back too, since a table may be the first to say which classes there are.
     """
-    text = str(labels).strip()
-    if text.lower().endswith(".csv"):
-        return _from_csv(data, Path(text))
-    if not data.classes:
+    text = chosen(data, labels)
+    if is_label_file(text):
+        data, visible = labelled_by(data, Path(text))
+    elif (data.y == UNLABELED).all():  # a flat pile, with a table in its folder
+        data, visible = labelled_by(data, _needed_table(data))
+    else:
+        visible = data.y.clone()
+    _check_classes(data, visible)
+    return data, visible if is_label_file(text) or text == ALL else _stratified(data, text, seed)
+
+
+def chosen(data: Dataset, labels: str | float | None) -> str:
+    """What the user said, or what is meant by saying nothing: all labels that the user made, few of a published set."""
+    if labels is not None:
+        return str(labels).strip()
+    if data.published:
+        return USUAL
+    table = _table(data) if (data.y == UNLABELED).all() else None
+    return ALL if table is None else str(table)
+
+
+def _needed_table(data: Dataset) -> Path:
+    table = _table(data)
+    if table is None:
         raise SelfcalError(
             f"{data.name} has no labels at all; give it class folders (an .npz: an array y), "
             "or pass a CSV with the columns file,label to --labels (of an .npz, file is the row's number)"
         )
-    _check_classes(data)
-    return data, _stratified(data, text, seed)
+    return table
 
 
-def _check_classes(data: Dataset) -> None:
+def _table(data: Dataset) -> Path | None:
+    """The table of labels that lies in the data's folder, if there is one."""
+    found = () if data.files is None else data.files.label_files
+    named = [path for path in found if path.stem.lower() in TABLES]
+    if len(found) > 1 and len(named) != 1:
+        raise SelfcalError(
+            f"{data.name} holds several tables, {listed(path.name for path in found)}; say which has the labels, "
+            f"for instance --labels {found[0]}"
+        )
+    return next(iter(named or found), None)
+
+
+def _check_classes(data: Dataset, visible: Tensor) -> None:
+    """Two at least, each with a labelled image."""
     if len(data.classes) < 2:
-        raise SelfcalError(f"{data.name} has only the class {data.classes[0]!r}; guidance needs at least two")
+        (only,) = data.classes
+        hidden = int((visible == UNLABELED).sum())
+        rest = f"the {hidden} unlabelled images" if hidden else "others"
+        raise SelfcalError(
+            f"{data.name} has only the class {only!r}; guidance needs at least two: label some of {rest} as what "
+            f"they are instead, for instance as a class 'not {only}', in a folder or a CSV of that name"
+        )
+    if lacking := [name for c, name in enumerate(data.classes) if not (data.y == c).any()]:
+        raise SelfcalError(
+            f"no training image of {data.name} is labelled {listed(map(repr, lacking))}; label one at least"
+        )
 
 
 def _stratified(data: Dataset, text: str, seed: int) -> Tensor:
@@ -60,67 +106,25 @@ def _stratified(data: Dataset, text: str, seed: int) -> Tensor:
     return visible
 
 
-def _per_class_rule(text: str):  # type: ignore[no-untyped-def]
+def _per_class_rule(text: str) -> Callable[[int], int]:
     """From the user's words to a function: images in a class -> labels shown."""
     if match := re.fullmatch(r"(-?\d+)/class", text):
-        count = int(match.group(1))
-        if count < 1:
+        wanted = int(match.group(1))
+        if wanted < 1:
             raise SelfcalError(f"--labels {text}: at least 1 label per class is needed")
-        return lambda images: count
+        return lambda images: wanted
     try:
         fraction = float(text)
     except ValueError:
         raise SelfcalError(
-            f"--labels {text!r} is neither a fraction (0.02), nor a count (4/class), nor a .csv file"
+            f"--labels {text!r} is neither a fraction (0.02), nor a count (4/class), nor all, "
+            "nor a .csv, .tsv or .txt file"
         ) from None
     if not 0 < fraction <= 1:
         raise SelfcalError(f"--labels {text}: a fraction lies above 0 and at most at 1 (for counts write 4/class)")
     return lambda images: round(fraction * images)
 
 
-def _from_csv(data: Dataset, path: Path) -> tuple[Dataset, Tensor]:
-    rows = _read_csv(path)
-    position = {name: i for i, name in enumerate(data.names)}
-    classes = data.classes or tuple(sorted(set(rows.values())))
-    index = {name: i for i, name in enumerate(classes)}
-    visible = torch.full_like(data.y, UNLABELED)
-    for file, label in rows.items():
-        if file not in position:
-            raise SelfcalError(
-                f"{path} names {file!r}, which is not in {data.name} (for instance {data.names[0]!r} is)"
-            )
-        if label not in index:
-            raise SelfcalError(f"{path} gives {file!r} the label {label!r}; the classes are {', '.join(classes)}")
-        visible[position[file]] = index[label]
-    for c, name in enumerate(classes):
-        if not (visible == c).any():
-            raise SelfcalError(f"class {name!r} has no label in {path}; every class needs at least one")
-    _check_classes(dataclasses.replace(data, classes=classes))
-    truth = torch.where(data.y == UNLABELED, visible, data.y)  # a label we were given is also known
-    return dataclasses.replace(data, classes=classes, y=truth), visible
-
-
-def _read_csv(path: Path) -> dict[str, str]:
-    if path.exists() and not path.is_file():
-        raise SelfcalError(f"{path} is not a file; --labels takes a CSV with the columns file,label")
-    try:
-        if path.stat().st_size > LARGEST_TEXT:
-            raise SelfcalError(f"{path} holds more than {LARGEST_TEXT >> 20} MiB; a label file is a line per image")
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.DictReader(stream, skipinitialspace=True)
-            if not {"file", "label"} <= set(reader.fieldnames or ()):
-                raise SelfcalError(f"{path} must start with a header line that names the columns file and label")
-            rows: dict[str, str] = {}
-            for row in reader:
-                file, label = (row["file"] or "").strip(), (row["label"] or "").strip()
-                if not file or not label:
-                    raise SelfcalError(f"{path} line {reader.line_num} lacks a file or a label")
-                if rows.setdefault(file, label) != label:
-                    raise SelfcalError(f"{path} gives {file!r} two labels, {rows[file]!r} and {label!r}")
-    except FileNotFoundError:
-        raise SelfcalError(f"the label file {path} does not exist") from None
-    except (OSError, ValueError, csv.Error) as error:
-        raise SelfcalError(f"{path} cannot be read as a CSV file: {error}") from None
-    if not rows:
-        raise SelfcalError(f"{path} has no rows")
-    return rows
+def judged_by(data: Dataset, table: str | Path) -> Dataset:
+    """The data with labels that only judge: its truth where the table knows it. What a method sees is not changed."""
+    return labelled_by(data, Path(table), judging=True)[0]

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, look_up
-from selfcal.core.progress import Tick, bar
+from selfcal.core.progress import Tick, bar, wanted
 from selfcal.core.randomness import random_state
 from selfcal.diffusion.guidance import GUIDES, Guide
+from selfcal.diffusion.inputs import as_examples
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS, Sampler
 from selfcal.diffusion.samples import Samples
@@ -52,17 +53,19 @@ class Generator:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     title: str = ""  # before the words of a progress bar
 
-    def sample(self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool = False) -> Samples:
+    def sample(
+        self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None
+    ) -> Samples:
         """One example for each entry of y. Batches mix classes; each has a random state of its own."""
         how = (how or Sampling()).completed(self.usual)
         walk, guide, scale, steps = checked(how, self.networks)
         sigmas, parts, evaluations = walk.levels(self.noise, steps), y.split(self.batch), walk.evaluations(steps)
         batches = []
-        with bar(f"{self.title}sampling λ={scale:g}", evaluations * len(parts), show=show_progress) as tick:
-            for number, wanted in enumerate(parts):
+        with bar(f"{self.title}sampling λ={scale:g}", evaluations * len(parts), show=wanted(show_progress)) as tick:
+            for number, labels in enumerate(parts):
                 rng = random_state(seed, "sampling", number)
-                x = sigmas[0] * torch.randn((len(wanted), *self.shape), generator=rng)
-                score = counted(guide.score(self.networks, wanted.to(self.device), scale), tick)
+                x = sigmas[0] * torch.randn((len(labels), *self.shape), generator=rng)
+                score = counted(guide.score(self.networks, labels.to(self.device), scale), tick)
                 batches.append(walk.function(score, x.to(self.device), sigmas, rng=rng, **how.options).cpu())
         x = torch.cat(batches)
         about = {
@@ -77,13 +80,14 @@ class Generator:
         return Samples(x.clamp(-1, 1) if len(self.shape) == 3 else x, y, self.classes, about)
 
     @torch.no_grad()
-    def predict_proba(self, x: Tensor, sigma: float | None = None) -> Tensor:
-        """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise."""
+    def predict_proba(self, x: Any, sigma: float | None = None) -> Tensor:
+        """p(y | x) of the guide, (B, K), on clean inputs; `sigma` if the inputs carry that much noise.
+
+        x: images as uint8, as floats in [−1, 1] or as pictures (see inputs.py), or points.
+        """
         if "classifier" not in self.networks:
             raise SelfcalError("this method has no classifier to predict with")
-        x = torch.as_tensor(x, dtype=torch.float32)
-        if tuple(x.shape[1:]) != self.shape:
-            raise SelfcalError(f"inputs are shaped {tuple(x.shape)}; expected (B, {', '.join(map(str, self.shape))})")
+        x = as_examples(x, self.shape, clean=sigma is None)
         level = torch.full((len(x),), self.noise.sigma_min if sigma is None else sigma)
         parts = [
             self.networks["classifier"](images.to(self.device), sigmas.to(self.device)).softmax(-1).cpu()

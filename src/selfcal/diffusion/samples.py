@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
 from torch import Tensor
 
-from selfcal.diffusion.sample_files import write
+from selfcal.core.errors import SelfcalError
+from selfcal.diffusion.pictures import pixels
+from selfcal.diffusion.sample_files import as_image, picture, write
+
+NAMED = 6  # classes, in a short description
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Samples:
-    """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made."""
+    """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made.
+
+    images = run.sample(classes="3,5", count=16)
+    images                        # in a notebook: a grid with the names of the classes
+    images[:4].to_pil()[0].show()
+    images.save("images.npz")
+    """
 
     x: Tensor
     y: Tensor
@@ -22,6 +35,35 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __getitem__(self, which: Any) -> Samples:
+        """Some of them: a position, a slice, a list or a mask. One alone is a set of one, which shows as a picture."""
+        which = [which] if isinstance(which, int) else which
+        return Samples(self.x[which], self.y[which], self.classes, self.made)
+
+    def __iter__(self) -> Iterator[Samples]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        named = [self.classes[c] for c in self.y.unique().tolist()]
+        listed = ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if len(named) > NAMED else "")
+        what = "×".join(map(str, self.x.shape[1:])) + (" images" if self.x.ndim == 4 else " points")
+        how = f"; λ = {self.made['scale']:g}, {self.made['sampler']}" if {"scale", "sampler"} <= {*self.made} else ""
+        return f"Samples({len(self)} {what} of {listed or 'no class'}{how})"
+
+    def _repr_png_(self) -> bytes | None:
+        return picture(self) if self.x.ndim == 4 and len(self) else None
+
+    def to_pil(self) -> list[Image.Image]:
+        """A picture of each."""
+        if self.x.ndim != 4:
+            raise SelfcalError("points have no pictures; images do")
+        return [as_image(image) for image in pixels(self.x.numpy())]
+
+    def numpy(self) -> np.ndarray:
+        """x as an array (N, *), images in [−1, 1]."""
+        array: np.ndarray = self.x.numpy()
+        return array
 
     def save(self, path: str | Path) -> None:
         """An `.npz` (x in [−1, 1], y, class names), a `.zip` or a folder of PNGs by class, or one `.png` of all."""

@@ -43,8 +43,8 @@ class Subject:
 def guide_split(subject: Subject) -> tuple[Tensor, Tensor, str]:
     """Images with known classes whose labels the guide never saw: the test split, else the hidden ones."""
     data = subject.data
-    if len(data.x_test):
-        labelled = data.y_test != UNLABELED
+    labelled = data.y_test != UNLABELED
+    if labelled.any():
         return data.x_test[labelled], data.y_test[labelled], "test"
     hidden = (subject.labels == UNLABELED) & (data.y != UNLABELED)
     return data.x[hidden], data.y[hidden], "training images whose labels were hidden"

@@ -135,7 +135,7 @@ def _write(judge: Judge, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    digits = load_data("digits")
+    digits = load_data("builtin:digits")
     judge = fit(Judge(1, 10, 8), digits)
     _write(judge, BUNDLED)
     right = (judge(digits.x_test).argmax(-1) == digits.y_test).float().mean()

@@ -3,82 +3,175 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from selfcal.core.errors import SelfcalError
+import torch
+
+from selfcal.core.errors import SelfcalError, unknown
 from selfcal.core.progress import say
-from selfcal.core.settings import pairs
+from selfcal.core.progress import wanted as shown
+from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
-from selfcal.data.sources import load_data
 from selfcal.interop import diffusers, score_sde
+from selfcal.interop.conventions import Conventions, Numbers, Time
+from selfcal.interop.denoising_check import check_denoising
+from selfcal.interop.layouts import check_parts, on_this_machine
+from selfcal.interop.module import Maker, from_module
+from selfcal.interop.source import Adopted, of_score
 from selfcal.nets.forms import ScoreModel
+from selfcal.nets.own_module import own_form
 from selfcal.run import Run
 from selfcal.training import processes
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
-from selfcal.training.request import Prepared, Request
+from selfcal.training.request import Prepared, Request, default_preset
 from selfcal.training.stage import OnStep
 
-
-@dataclass(frozen=True)
-class Adopted:
-    """A score model in our units, the settings that make its network again, the σ it knows, and what it is."""
-
-    model: ScoreModel
-    settings: dict[str, Any]
-    sigma_min: float
-    sigma_max: float
-    words: str
+NONE_GIVEN = Conventions()
+GUIDES_ON = ("fresh", "score", "score-frozen")
 
 
 def adopt(
-    source: str | Path,
-    data: str | Path,
-    labels: str | float = 0.02,
+    source: Any,
+    data: Any,
+    labels: str | float | None = None,
     method: str = "cg-sc-all",
     out: str | Path = "runs/adopted",
     *,
+    predicts: str | None = None,
+    betas: Numbers | None = None,
+    alphas_cumprod: Numbers | None = None,
+    sigmas: Numbers | None = None,
+    time: Time = None,
+    module: Maker = None,
+    subfolder: str | None = None,
+    guide_on: str = "fresh",
     seed: int = 0,
     steps: int | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    size: int | None = None,
+    skip_broken: bool = False,
+    test_labels: str | Path | None = None,
     on_step: OnStep | None = None,
-    show_progress: bool = False,
+    show_progress: bool | None = None,
 ) -> Run:
-    """Train a guide for the model in `source`: a diffusers pipeline's folder, or a checkpoint of score_sde_pytorch.
+    """Train a guide for a pretrained unconditional model, which stays as it is; the same call resumes.
 
-    The same call resumes. Noise is drawn from the σ that both the preset and the model know.
+        run = selfcal.adopt("google/ddpm-cifar10-32", "cifar10", "4/class", out="runs/ddpm")
+        run = selfcal.adopt(net, "digits", "4/class", out="runs/net", predicts="epsilon", betas=betas)
+
+    source: a folder that diffusers wrote or a hub's name, a checkpoint of score_sde_pytorch, a live pipeline or
+    UNet2DModel; or any nn.Module or callable net(x, t) on images in [−1, 1], with its conventions:
+    predicts: "epsilon", "v", "x0" (or "denoised"), or "score".
+    betas, alphas_cumprod or sigmas: its schedule. The first two are of models that keep the variance (DDPM).
+    time: what net is told: "index" (of the schedule), "sigma", or a smooth function of σ.
+    module: the constructor's name, "my_package:make_net", or the constructor; kept as a name, for `selfcal.load`.
+    subfolder: the folder of the network in a pipeline's, for instance "unet_ema".
+    guide_on: "fresh", a guide of its own; "score", which starts from the adopted network's way down and its middle
+    and trains them on; "score-frozen", which leaves them as they are.
+
+    A module is first tried on real examples: conventions under which it does not denoise are refused with the
+    numbers seen. Noise is drawn from the σ that both the preset and the model know.
     """
     changes = dict(pairs(settings))
     if fixed := [key for key in changes if key.startswith("score.")]:
-        raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {source} as it is")
-    pile = load_data(data)
-    adopted = open_source(Path(source), pile)
-    request = Request(data, method, labels, seed, steps, preset, changes | adopted.settings)
+        raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {named(source)} as it is")
+    request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
+    pile = request.read()
+    conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
+    adopted = open_source(source, pile, conventions, module, subfolder)
+    chosen = preset or guide_preset(pile)
+    changes = guide_on_score(adopted, guide_on, resolve(chosen, changes).noise.sigma_data) | changes
+    request = replace(request, preset=chosen, settings=changes | adopted.settings)
     wanted = request.prepared(pile)
     check_method(wanted)
-    noise = common_noise(wanted, adopted, source)
+    noise = common_noise(wanted, adopted, named(source))
     wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile)
-    if show_progress and processes.accelerator().is_main_process:
+    if shown(show_progress) and processes.accelerator().is_main_process:
         low, high = noise["noise.sigma_min"], noise["noise.sigma_max"]
-        say(f"adopted {source}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
-    donor = from_weights(adopted.model.state_dict())
+        say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
+    weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared
+    donor = from_weights(weights, adopted.own)
     return Run(fit(wanted, Path(out), donor, Watching(on_step=on_step, show_progress=show_progress)))
 
 
-def open_source(source: Path, data: Dataset) -> Adopted:
-    """A folder is a pipeline, a file a checkpoint; either must fit the data."""
-    if not data.is_image:
-        raise SelfcalError(f"{data.name} holds points; models of images are adopted")
-    return from_pipeline(source, data) if source.is_dir() else from_checkpoint(source, data)
+def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
+    """Settings of a guide that stands on the adopted network's features; none for a fresh one."""
+    if guide_on not in GUIDES_ON:
+        raise unknown("guide_on", guide_on, GUIDES_ON)
+    if guide_on == "fresh":
+        return {}
+    net = {key.removeprefix("score."): value for key, value in adopted.settings.items()}
+    if net["network"] == "adopted-module":
+        raise SelfcalError(f"guide_on = {guide_on}: a module of your own may keep its features anywhere; use fresh")
+    if net["network"] == "adopted":
+        net = {"network": "adopted", "adopted": {**net["adopted"], "sigma_data": sigma_data}}
+    kept = {key: value for key, value in net.items() if key not in ("form", "steps", "dropout")}
+    return {f"classifier.{key}": value for key, value in (kept | {"start": guide_on, "head": "energy"}).items()}
 
 
-def from_pipeline(source: Path, data: Dataset) -> Adopted:
-    pipeline = diffusers.load(source)
+def guide_preset(data: Dataset) -> str:
+    """The one for images of that size; a guide alone is trained on larger ones, too, and on any that it can halve."""
+    try:
+        return default_preset(data)
+    except SelfcalError:
+        return "photos64"
+
+
+def named(source: Any) -> str:
+    return str(source) if isinstance(source, str | Path) else type(source).__name__
+
+
+def open_source(
+    source: Any,
+    data: Dataset,
+    conventions: Conventions = NONE_GIVEN,
+    module: Maker = None,
+    subfolder: str | None = None,
+) -> Adopted:
+    """A folder is a pipeline, a file a checkpoint, an object a pipeline or a module; each must fit the data."""
+    if isinstance(source, str | Path):
+        if not data.is_image:
+            raise SelfcalError(f"{data.name} holds points; models of images are adopted")
+        if conventions.given:
+            raise SelfcalError(f"{conventions.given[0]}= is for modules; {source} says itself how it was trained")
+        path = on_this_machine(source)
+        return from_folder(path, data, subfolder) if path.is_dir() else from_checkpoint(path, data)
+    if subfolder is not None:
+        raise SelfcalError(f"subfolder= is for folders, not for a {named(source)}")
+    if hasattr(source, "unet") and hasattr(source, "scheduler"):
+        return from_pipeline(source, data)
+    if type(source).__name__ == "UNet2DModel" and hasattr(source, "config") and not conventions.given:
+        return fitting(diffusers.from_live(source, None, "UNet2DModel"), data, "UNet2DModel")
+    if not callable(source):
+        raise SelfcalError(f"a {named(source)} cannot be adopted; give a path, a pipeline, or a module net(x, t)")
+    return from_module(source, data, conventions, module)
+
+
+def from_folder(source: Path, data: Dataset, subfolder: str | None = None) -> Adopted:
+    return fitting(diffusers.load(source, subfolder), data, str(source))
+
+
+def from_pipeline(pipeline: Any, data: Dataset) -> Adopted:
+    """One of diffusers' in memory."""
+    name = type(pipeline).__name__
+    check_parts({part for part, value in pipeline.components.items() if value is not None}, name)
+    scheduler = dict(pipeline.scheduler.config) | {"_class_name": type(pipeline.scheduler).__name__}
+    return fitting(diffusers.from_live(pipeline.unet, scheduler, name), data, name)
+
+
+def fitting(pipeline: diffusers.Pipeline, data: Dataset, name: str) -> Adopted:
+    """Its images must be the data's; and it must denoise them, where no scheduler says how it was trained."""
     if pipeline.shape != data.shape:
-        raise SelfcalError(f"{source} makes images shaped {pipeline.shape}, {data.name} has {data.shape}")
+        raise SelfcalError(f"{name} makes images shaped {pipeline.shape}, {data.name} has {data.shape}")
+    if not pipeline.known:
+        form = Conventions("epsilon", alphas_cumprod=diffusers.assumed_alphas()).form()
+        with torch.random.fork_rng(devices=[]):
+            wrapped = ScoreModel(pipeline.model.network, own_form({"form": form}))
+            check_denoising(wrapped, data.x, pipeline.sigma_min, pipeline.sigma_max, f"{name}, taken as DDPM,")
     settings = {"network": "adopted", "form": "adopted", "adopted": pipeline.adopted}
     return Adopted(pipeline.model, of_score(settings), pipeline.sigma_min, pipeline.sigma_max, pipeline.words)
 
@@ -97,11 +190,6 @@ def from_checkpoint(source: Path, data: Dataset) -> Adopted:
     settings = {"network": "ncsnpp", "form": "ve", "attention": resolutions, "dropout": 0.0} | architecture
     words = f"NCSN++ of score_sde, {sum(p.numel() for p in saved.model.parameters()):,} parameters"
     return Adopted(saved.model, of_score(settings), saved.sigma_min, saved.sigma_max, words)
-
-
-def of_score(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the score network, which counts as trained: by one step."""
-    return {f"score.{key}": value for key, value in settings.items()} | {"score.steps": 1}
 
 
 def check_method(wanted: Prepared) -> None:

@@ -1,4 +1,4 @@
-"""Unconditional models trained with diffusers: a `UNet2DModel` and a scheduler, in a pipeline's folder.
+"""Unconditional models trained with diffusers: a `UNet2DModel` and a scheduler, in a folder or in memory.
 
 What is kept of one are two plain dictionaries, {"unet": …, "scheduler": …}, and its weights; network
 and form (nets/foreign.py) are made from them (nets/foreign_schedules.py). Before a model is believed,
@@ -8,7 +8,7 @@ its wrapped score is compared with diffusers' own denoising at several noise lev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json
+from selfcal.interop.layouts import Layout, find, read_part
 from selfcal.interop.schedulers import own_denoising
+from selfcal.interop.tensors import held, read_pickled
 from selfcal.nets.builders import without_memory
 from selfcal.nets.foreign_schedules import (
     family_of,
@@ -28,16 +29,16 @@ from selfcal.nets.foreign_schedules import (
     in_words,
     installed,
     known_keywords,
+    make_scheduler,
     network_keywords,
 )
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.recipes import Recipe, make_score_model
 from selfcal.training.records import LARGEST_EXAMPLE
 
-LATENT = ("vae", "vqvae", "movq", "image_encoder")
-TEXT = ("text_encoder", "tokenizer", "prior")
-OWN = ("unet", "scheduler")
 MOST_LEVELS = 100_000  # of a ladder of noise levels; a thousand are usual
+ASSUMED = {"_class_name": "DDPMScheduler", "num_train_timesteps": 1000, "prediction_type": "epsilon"}
+ASSUMED_IN_WORDS = "no scheduler beside it: taken as DDPM that predicts the noise, with linear β to 0.02"
 TOLERANCE = 1e-3  # of the denoised image; float32 leaves about 1e-5
 
 
@@ -51,32 +52,71 @@ class Pipeline:
     sigma_min: float
     sigma_max: float
     apart: float  # its denoising and diffusers' own, at most
+    notes: tuple[str, ...] = ()  # what was chosen or assumed
+
+    @property
+    def known(self) -> bool:
+        """Whether something says how it was trained."""
+        return ASSUMED_IN_WORDS not in self.notes
 
     @property
     def words(self) -> str:
-        return f"{in_words(self.adopted)}, agrees with diffusers' own denoising to {self.apart:.0e}"
+        said = f"{in_words(self.adopted)}, agrees with diffusers' own denoising to {self.apart:.0e}"
+        return "; ".join([said, *self.notes])
 
 
-def load(path: str | Path) -> Pipeline:
-    """Open a pipeline's folder, or refuse in words what cannot be represented."""
-    path = Path(path)
-    index = _json(path / "model_index.json")
-    _check_parts({name for name, part in index.items() if name[:1] != "_" and part != [None, None]}, path)
-    unet = _json(path / "unet" / "config.json")
-    scheduler = _json(path / "scheduler" / "scheduler_config.json")
+def load(path: str | Path, subfolder: str | None = None) -> Pipeline:
+    """Open a folder that diffusers wrote, or refuse in words what cannot be represented."""
+    layout = find(Path(path), subfolder)
+    unet, where = read_part(layout.network / "config.json"), str(path)
+    adopted = {"unet": unconditional(unet, where), "scheduler": layout.scheduler or ASSUMED}
+
+    notes = [layout.note] * bool(layout.note) + [ASSUMED_IN_WORDS] * (layout.scheduler is None)
+    return represented(adopted, where, lambda asked: _read_weights(asked, layout), tuple(notes))
+
+
+def from_live(unet: Any, scheduler: Mapping[str, Any] | None, name: str) -> Pipeline:
+    """A UNet2DModel in memory, with the configuration of its scheduler."""
+    config = dict(unet.config) | {"_class_name": type(unet).__name__}
+    adopted = {"unet": unconditional(config, name), "scheduler": plain(scheduler or ASSUMED)}
+    notes = () if scheduler else (ASSUMED_IN_WORDS,)
+    return represented(adopted, name, lambda asked: unet.state_dict(), notes)
+
+
+def represented(
+    adopted: dict[str, Any], name: str, read: Callable[[nn.Module], Mapping[str, Tensor]], notes: tuple[str, ...]
+) -> Pipeline:
+    """The model that these two configurations describe, compared with diffusers' own denoising.
+
+    read: the weights of the network that is asked for, which has no memory yet.
+    """
+    scheduler = adopted["scheduler"]
     family = family_of(scheduler)
-    adopted = {"unet": _unconditional(unet, path), "scheduler": scheduler}
-    with _in_one_sentence(f"{path} does not describe a model that diffusers could make"):
-        shape = _image_shape(unet)
+    with _in_one_sentence(f"{name} does not describe a model that diffusers could make"):
+        shape = _image_shape(adopted["unet"])
         _check_schedule(scheduler)
         low, high = family.sigmas(scheduler)
         asked = without_memory(make_score_model, *recipes(adopted))
-    _check_bytes(asked, path / "unet")
-    model = make_score_model(*recipes(adopted)).eval().requires_grad_(False)
-    _load_weights(model, path / "unet")
-    with _in_one_sentence(f"diffusers cannot denoise with {path}"), torch.random.fork_rng(devices=[]):
-        apart = check(model, own_denoising(scheduler, model.network), adopted, str(path))
-    return Pipeline(model, adopted, shape, low, high, apart)
+    weights = read(asked)
+    model: Any = make_score_model(*recipes(adopted)).eval().requires_grad_(False)
+    with _in_one_sentence(f"the weights of {name} cannot be loaded"):
+        model.network.unet.load_state_dict({key: value.float().cpu() for key, value in weights.items()})
+    for key, tensor in model.network.unet.state_dict().items():
+        if not tensor.isfinite().all():
+            raise SelfcalError(f"{name} holds NaN or infinite weights, for instance in {key}")
+    with _in_one_sentence(f"diffusers cannot denoise with {name}"), torch.random.fork_rng(devices=[]):
+        apart = check(model, own_denoising(scheduler, model.network), adopted, name)
+    return Pipeline(model, adopted, shape, low, high, apart, notes)
+
+
+def assumed_alphas() -> Tensor:
+    alphas: Tensor = make_scheduler("DDPMScheduler", ASSUMED).alphas_cumprod
+    return alphas
+
+
+def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A scheduler's configuration as its JSON file has it."""
+    return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in dict(config).items()}
 
 
 def recipes(adopted: Mapping[str, Any]) -> tuple[Recipe, Recipe]:
@@ -112,30 +152,7 @@ def _in_one_sentence(what: str) -> Iterator[None]:
         raise SelfcalError(f"{what}: {shorten(said, 160, placeholder=' …')}") from None
 
 
-def _json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise SelfcalError(f"{file.parent} is not a diffusers pipeline: it has no {file.name}")
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise SelfcalError(f"{file} is not a configuration of diffusers")
-    return found
-
-
-def _check_parts(parts: set[str], path: Path) -> None:
-    for part in LATENT:
-        if part in parts:
-            raise SelfcalError(f"{path} generates in the latent space of its {part}; only pixel models can be adopted")
-    for part in TEXT:
-        if part in parts:
-            raise SelfcalError(f"{path} is guided by text (it has a {part}); only unconditional models can be adopted")
-    if not parts.issuperset(OWN):
-        raise SelfcalError(f"{path} has no unet and scheduler; it holds {', '.join(sorted(parts))}")
-    if not parts.issubset(OWN):
-        strange = ", ".join(sorted(parts.difference(OWN)))
-        raise SelfcalError(f"{path} has parts whose meaning selfcal does not know ({strange}); it cannot be adopted")
-
-
-def _unconditional(config: dict[str, Any], path: Path) -> dict[str, Any]:
+def unconditional(config: dict[str, Any], path: str) -> dict[str, Any]:
     """The U-Net's keywords, without diffusers' own notes."""
     if config.get("_class_name") != "UNet2DModel":
         raise SelfcalError(f"the network of {path} is a {config.get('_class_name')}; only a UNet2DModel can be adopted")
@@ -163,31 +180,41 @@ def _check_schedule(config: Mapping[str, Any]) -> None:
         raise ValueError(f"num_train_timesteps = {levels!r}, where 2 to {MOST_LEVELS} are expected")
 
 
-def _check_bytes(asked: nn.Module, folder: Path) -> None:
-    """A few words in a configuration can ask for any memory; weights of that size must be there first."""
-    numbers = sum(p.numel() for p in asked.parameters())
-    held = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    if numbers > held:  # even half precision takes two bytes each
-        raise SelfcalError(
-            f"{folder} asks for {numbers:,} weights, but its safetensors files hold {held:,} bytes"
-            if held
-            else f"{folder} has no safetensors file; diffusers' other formats are pickles, which are never loaded"
-        )
+def _read_weights(asked: nn.Module, layout: Layout) -> Mapping[str, Tensor]:
+    """Of the network that is asked for, read by diffusers, which knows its older names of weights.
 
-
-def _load_weights(model: ScoreModel, folder: Path) -> None:
-    """From safetensors only: diffusers' other formats are pickles."""
+    A .bin is a pickle: it is first read by a reader that makes nothing but tensors, and so does diffusers.
+    """
+    folder, file = layout.network, layout.weights
+    pickled = ".bin" in file.name
+    _check_bytes(asked, folder, "*.bin" if pickled else "*.safetensors")
+    for part in sorted(folder.glob("*.bin")) if pickled else ():
+        content = read_pickled(part)
+        if not isinstance(content, dict):
+            raise SelfcalError(f"{part} holds no weights by name")
+        for name, tensor in content.items():
+            held(tensor, str(name), part)
     with _quiet(), _in_one_sentence(f"the weights in {folder} cannot be loaded"):
         theirs, found = installed().UNet2DModel.from_pretrained(
-            str(folder), use_safetensors=True, local_files_only=True, output_loading_info=True
+            str(folder),
+            use_safetensors=not pickled,
+            variant=layout.variant,
+            local_files_only=True,
+            output_loading_info=True,
         )
     if found["missing_keys"]:
         raise SelfcalError(f"the weights in {folder} are incomplete: {min(found['missing_keys'])} is missing")
-    network: Any = model.network
-    network.unet.load_state_dict(theirs.state_dict())
-    for name, tensor in theirs.state_dict().items():
-        if not tensor.isfinite().all():
-            raise SelfcalError(f"{folder} holds NaN or infinite weights, for instance in {name}")
+    weights: Mapping[str, Tensor] = theirs.state_dict()
+    return weights
+
+
+def _check_bytes(asked: nn.Module, folder: Path, files: str) -> None:
+    """A few words in a configuration can ask for any memory; weights of that size must be there first."""
+    numbers = sum(p.numel() for p in asked.parameters())
+    size = sum(file.stat().st_size for file in folder.glob(files))
+    if numbers > size:  # even half precision takes two bytes each
+        kind = files.removeprefix("*.")
+        raise SelfcalError(f"{folder} asks for {numbers:,} weights, but its {kind} files hold {size:,} bytes")
 
 
 @contextmanager

@@ -24,11 +24,10 @@ Made by [selfcal](https://arxiv.org/abs/2307.04081) {version}, method {method}. 
 from diffusers import DiffusionPipeline
 
 pipe = DiffusionPipeline.from_pretrained("{folder}", trust_remote_code=True)  # runs the code in this folder
-pipe(class_labels=[{example!r}], guidance_scale={scale}).images[0]
+{use}pipe(class_labels=[{example!r}], guidance_scale={scale}).images[0]
 ```
-
-To keep it elsewhere copy the whole folder: `save_pretrained` leaves the code behind.
 """
+USE = "pipe.use_module(net)  # {name}: its code and weights are yours, and not in this folder\n"
 
 
 def export(run: Run, out: str | Path) -> Path:
@@ -44,7 +43,7 @@ def export(run: Run, out: str | Path) -> Path:
     index: dict[str, Any] = {"_class_name": [MAIN, "SelfcalPipeline"], "_diffusers_version": version("diffusers")}
     networks = run.networks  # complains about unfinished runs before anything is written
     for role in ROLES:
-        if role not in networks:
+        if role not in networks or own_module(run, role):
             index[role] = [None, None]
             continue
         component = as_component(run, role, pipeline)
@@ -56,6 +55,21 @@ def export(run: Run, out: str | Path) -> Path:
     write_json(out / "model_index.json", index | call_settings(run))
     write_text(out / "README.md", card(run, out))
     return out
+
+
+def own_module(run: Run, role: str) -> bool:
+    """Whether its code is the user's, which nobody but the user can write."""
+    return str(getattr(run.settings, role).network) == "adopted-module"
+
+
+def missing(run: Run) -> str:
+    """What an export cannot hold, in words; "" if it holds everything."""
+    if not own_module(run, "score"):
+        return ""
+    return (
+        "the guide is written; the score model is a module of your own, whose code is not: "
+        "call pipe.use_module(net) with it before the pipeline"
+    )
 
 
 def as_component(run: Run, role: str, pipeline: Any) -> Any:
@@ -83,7 +97,7 @@ def call_settings(run: Run) -> dict[str, Any]:
         },
         "image_shape": {"channels": channels, "height": height, "width": width},
         "id2label": {str(i): name for i, name in enumerate(run.classes)},
-    }
+    } | ({"module": run.settings.score.adopted} if own_module(run, "score") else {})
 
 
 def card(run: Run, out: Path) -> str:
@@ -95,4 +109,5 @@ def card(run: Run, out: Path) -> str:
         folder=out.name,
         example=run.classes[0],
         scale=run.method.scale,
+        use=USE.format(name=run.settings.score.adopted.get("module") or "the adopted module") if missing(run) else "",
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +16,9 @@ from torch import Tensor
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS
-from selfcal.nets.recipes import make_classifier, make_score_model
+from selfcal.nets.forms import ScoreModel
+from selfcal.nets.own_module import OwnModule
+from selfcal.nets.recipes import make_classifier, make_form, make_score_model
 
 OUTPUTS = ("pil", "np", "pt")
 
@@ -58,11 +63,42 @@ class SelfcalPipeline(DiffusionPipeline):
         sampling: dict | None = None,
         image_shape: dict | None = None,
         id2label: dict | None = None,
+        module: dict | None = None,
     ) -> None:
-        """sampling: {"guide", "scale", "sampler", "steps", "sigma_min", "sigma_max"}, how it samples unless told."""
+        """sampling: {"guide", "scale", "sampler", "steps", "sigma_min", "sigma_max"}, how it samples unless told.
+
+        module: the conventions of a score model whose code is not here; `use_module` brings it along.
+        """
         super().__init__()
         self.register_modules(score=score, classifier=classifier, conditional=conditional)
-        self.register_to_config(sampling=sampling, image_shape=image_shape, id2label=id2label)
+        self.register_to_config(sampling=sampling, image_shape=image_shape, id2label=id2label, module=module)
+        self.own_score: ScoreModel | None = None
+
+    def use_module(self, network: Any) -> None:
+        """The adopted network itself, net(x, t) as it was adopted: it becomes the score model."""
+        if not self.config.module:
+            raise ValueError("this pipeline has a score model; no module is missing")
+        network = network.eval() if isinstance(network, torch.nn.Module) else network
+        form = make_form(("adopted-module", {"adopted": self.config.module}))
+        self.own_score = ScoreModel(OwnModule(network, self.config.module["whole"]), form)
+
+    def save_pretrained(self, save_directory: str, **keywords: Any) -> None:
+        """With the code beside it, so that what is loaded from there still loads."""
+        super().save_pretrained(save_directory, **keywords)
+        target, here = Path(save_directory), Path(__file__).parent
+        package = here / make_form.__module__.rsplit(".", 2)[-2]
+        if not package.is_dir():  # not an exported pipeline's own code
+            return
+        index = json.loads((target / "model_index.json").read_text("utf-8"))
+        index["_class_name"] = [Path(__file__).stem, type(self).__name__]
+        for role in self._optional_components:
+            if getattr(self, role) is not None:
+                index[role] = [Path(__file__).stem, type(getattr(self, role)).__name__]
+        (target / "model_index.json").write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        for folder in [target, *(target / r for r in self._optional_components if getattr(self, r) is not None)]:
+            shutil.copy(__file__, folder / Path(__file__).name)
+            ignored = shutil.ignore_patterns("*.pyc")
+            shutil.copytree(package, folder / package.name, dirs_exist_ok=True, ignore=ignored)
 
     @torch.no_grad()
     def __call__(
@@ -86,7 +122,14 @@ class SelfcalPipeline(DiffusionPipeline):
         usual_steps = usual["steps"] if sampler in (None, usual["sampler"]) else row.steps
         steps = usual_steps if num_inference_steps is None else num_inference_steps
         sigmas = row.levels(Noise(usual["sigma_min"], usual["sigma_max"]), steps)
-        networks = {"score": self.score, "classifier": self.classifier, "conditional": self.conditional}
+        if self.config.module and self.own_score is None:
+            name = self.config.module.get("module") or "a module of its maker's"
+            raise ValueError(f"the score model is {name}, whose code is not here; give it: pipe.use_module(net)")
+        networks = {
+            "score": self.own_score or self.score,
+            "classifier": self.classifier,
+            "conditional": self.conditional,
+        }
         scale = usual["scale"] if guidance_scale is None else guidance_scale
         score = GUIDES[usual["guide"]].score(networks, y, scale)
         shape = [self.config.image_shape[side] for side in ("channels", "height", "width")]

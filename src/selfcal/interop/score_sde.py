@@ -7,7 +7,6 @@ its input to [−1, 1] itself and is divided by σ, so it is ours in the form `V
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
+from selfcal.interop.tensors import held, read_pickled
 from selfcal.nets.blocks import Attention, HalvingConv, ResidualBlock
 from selfcal.nets.builders import without_memory
 from selfcal.nets.forms import VE, ScoreModel
@@ -172,14 +172,7 @@ def _read_weights(path: Path) -> Weights:
             raise SelfcalError(f"{path} cannot be read as a safetensors file: {error}") from None
         weights = {name: tensor for name, tensor in content.items() if name.startswith("model.")}
         return _relevant(weights, path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about odd pickles; what matters is whether it loads
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # a damaged or hostile file can fail anywhere in the reader
-        raise SelfcalError(
-            f"{path} is damaged, or is not a checkpoint of plain tensors, and nothing else is ever loaded"
-        ) from None
+    content = read_pickled(path)
     if not isinstance(content, Mapping) or not isinstance(content.get("model"), Mapping):
         raise SelfcalError(f"{path} has no entry 'model', as checkpoints of score_sde_pytorch have")
     return _with_averages(_relevant(content["model"], path), content.get("ema"), path)
@@ -190,21 +183,10 @@ def _relevant(weights: Mapping[Any, Any], path: Path) -> Weights:
     for name, tensor in weights.items():
         short = str(name).removeprefix("model.").removeprefix("module.")  # `module.`: trained on several GPUs
         if isinstance(tensor, Tensor) and (short == "sigmas" or short.startswith("all_modules.")):
-            chosen[short] = _held(tensor, short, path)
+            chosen[short] = held(tensor, short, path)
     if not any(name.startswith("all_modules.") for name in chosen):
         raise SelfcalError(f"{path} holds no weights called all_modules.…, as models of score_sde_pytorch do")
     return chosen
-
-
-def _held(tensor: Any, name: str, path: Path) -> Tensor:
-    """Real numbers that are all in the file: a view of one number can claim to be any size."""
-    if not isinstance(tensor, Tensor) or tensor.is_meta or tensor.layout != torch.strided:
-        raise SelfcalError(f"{path} holds no numbers for {name}")
-    if not tensor.is_floating_point():
-        raise SelfcalError(f"{path} holds {str(tensor.dtype).removeprefix('torch.')} numbers in {name}, not real ones")
-    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        raise SelfcalError(f"{path} claims more numbers for {name} than it holds")
-    return tensor
 
 
 def _noise_range(levels: Tensor, path: Path) -> tuple[float, float]:
@@ -222,7 +204,7 @@ def _with_averages(weights: Weights, ema: Any, path: Path) -> Weights:
     averages = ema["shadow_params"]
     if not isinstance(averages, list | tuple) or len(averages) != len(trainable):
         raise SelfcalError(f"the averaged weights of {path} do not fit its model")
-    content = {name: _held(average, name, path) for name, average in zip(trainable, averages, strict=True)}
+    content = {name: held(average, name, path) for name, average in zip(trainable, averages, strict=True)}
     if any(content[name].shape != weights[name].shape for name in content):
         raise SelfcalError(f"the averaged weights of {path} do not fit its model")
     return weights | content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
@@ -58,23 +58,32 @@ def in_true_shares(label_fraction: float) -> Sees:
     return Sees("all", weights)
 
 
+def thinned(sees: Sees) -> Sees:
+    """The same shares by leaving examples out at random instead of weighing them down: none is computed in vain."""
+
+    def weights(y: Tensor) -> Tensor:
+        wanted = sees.weights(y)
+        return (torch.rand(y.shape, device=y.device) < wanted / wanted.max()).float()
+
+    return Sees(sees.name, weights)
+
+
 class View:
     """A batch as one term sees it."""
 
     def __init__(self, batch: Noisy) -> None:
         self.batch = batch
-        self.sees = ALL
+        self.weights = ALL.weights(batch.y).to(batch.sigma)  # how much each example counts, (B,)
 
     def through(self, sees: Sees) -> Self:
         """The same pass of the network, for a term that counts other examples."""
         other = copy.copy(self)
-        other.sees = sees
+        other.weights = sees.weights(self.batch.y).to(self.batch.sigma)
         return other
 
-    @property
-    def weights(self) -> Tensor:
-        """How much each example counts, (B,)."""
-        return self.sees.weights(self.batch.y).to(self.batch.sigma)
+    def views(self, sees: Mapping[str, Sees]) -> Mapping[str, View]:
+        """What each of several terms sees."""
+        return {name: self.through(s) for name, s in sees.items()}
 
     @property
     def y(self) -> Tensor:
@@ -83,8 +92,7 @@ class View:
 
     def mean(self, each: Tensor) -> Tensor:
         """The mean of one value per example (B,), over the examples that count."""
-        weights = self.weights
-        return (weights * each).sum() / weights.sum()
+        return (self.weights * each).sum() / self.weights.sum()
 
 
 class Reading(View):
@@ -95,6 +103,26 @@ class Reading(View):
         self.classifier = classifier
         self.x = batch.x.detach().requires_grad_()
         self._once: dict[str, Tensor] = {}  # shared by all views of this pass
+
+    def views(self, sees: Mapping[str, Sees]) -> Mapping[str, View]:
+        """Terms share a pass of the network where one of them sees all that the other does; those that see
+        different examples get passes of their own, so that no example is differentiated for a term that ignores it."""
+        whole = {name: self.through(s) for name, s in sees.items()}
+        passes: list[tuple[Tensor, Reading]] = []
+        parts: dict[str, View] = {}
+        for name in sorted(whole, key=lambda name: -int((whole[name].weights > 0).sum())):
+            counted = whole[name].weights > 0
+            covering = [p for p in passes if not (counted & ~p[0]).any()]
+            if not covering:
+                passes.append((counted, self if counted.all() else self._narrowed(counted)))
+                covering = passes[-1:]
+            of_pass, reading = covering[0]
+            parts[name] = copy.copy(reading)
+            parts[name].weights = whole[name].weights[of_pass]
+        return {name: parts[name] for name in sees}
+
+    def _narrowed(self, counted: Tensor) -> Reading:
+        return Reading(self.classifier, Noisy(*(getattr(self.batch, f.name)[counted] for f in fields(self.batch))))
 
     @property
     def logits(self) -> Tensor:

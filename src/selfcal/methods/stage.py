@@ -61,9 +61,9 @@ class Objective:
 
     def __call__(self, network: nn.Module, batch: Noisy) -> Losses:
         """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log."""
-        reading, losses = self.read(network, batch), Losses()
+        views, losses = self.read(network, batch).views({name: t.sees for name, t in self.terms.items()}), Losses()
         for name, t in self.terms.items():
-            view = reading.through(t.sees)
+            view = views[name]
             losses[name] = t.weight, t.term(view)
             if t.score is not None:
                 losses[f"{name}_fraction"] = 0.0, fraction(view, t.score(view)).detach()

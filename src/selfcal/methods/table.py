@@ -22,6 +22,7 @@ from selfcal.methods.reading import (
     Reading,
     Sees,
     in_true_shares,
+    thinned,
 )
 from selfcal.methods.stage import Context, Draw, Method, Stage, Terms, Weighted
 from selfcal.methods.terms.cross_entropy import cross_entropy
@@ -98,7 +99,8 @@ def ce_sc_labeled(c: Context) -> dict[str, Weighted]:
 
 
 def ce_sc_all(c: Context) -> dict[str, Weighted]:
-    return ce(c) | sc(c, in_true_shares(c.label_fraction) if c.settings.terms.sc_rebalance else ALL)
+    t, shares = c.settings.terms, in_true_shares(c.label_fraction)
+    return ce(c) | sc(c, ALL if not t.sc_rebalance else thinned(shares) if t.sc_thinned else shares)
 
 
 def ce_sc_online(c: Context) -> dict[str, Weighted]:

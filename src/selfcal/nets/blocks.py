@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from selfcal.nets.second_derivatives import Conv, GroupNorm, convolve, silu
+
 NEARLY_ZERO = 1e-10
 HALF_POWER = math.sqrt(0.5)
 
@@ -28,13 +30,13 @@ def spread_evenly(layer: nn.Conv2d | nn.Linear, scale: float = 1.0) -> nn.Module
 
 
 def conv(inputs: int, outputs: int, size: int = 3, scale: float = 1.0) -> nn.Module:
-    return spread_evenly(nn.Conv2d(inputs, outputs, size, padding=size // 2), scale)
+    return spread_evenly(Conv(inputs, outputs, size, padding=size // 2), scale)
 
 
-def norm(channels: int) -> nn.GroupNorm:
+def norm(channels: int) -> GroupNorm:
     """Groups of at least four channels, at most 32 of them."""
     groups = next(g for g in range(min(max(channels // 4, 1), 32), 0, -1) if channels % g == 0)
-    return nn.GroupNorm(groups, channels, eps=1e-6)
+    return GroupNorm(groups, channels, eps=1e-6)
 
 
 def binomial(x: Tensor) -> Tensor:
@@ -45,7 +47,7 @@ def binomial(x: Tensor) -> Tensor:
 
 def halve(x: Tensor) -> Tensor:
     """Smooth, then keep every second pixel."""
-    return F.conv2d(x, binomial(x), stride=2, padding=1, groups=x.shape[1])
+    return convolve(x, binomial(x), stride=2, padding=1, groups=x.shape[1])
 
 
 def double(x: Tensor) -> Tensor:
@@ -58,10 +60,10 @@ class HalvingConv(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.conv = spread_evenly(nn.Conv2d(inputs, outputs, 3, stride=2))
+        self.conv = spread_evenly(Conv(inputs, outputs, 3, stride=2))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(F.conv2d(x, binomial(x), padding=2, groups=x.shape[1]))
+        return self.conv(convolve(x, binomial(x), padding=2, groups=x.shape[1]))
 
 
 class ResidualBlock(nn.Module):
@@ -86,11 +88,11 @@ class ResidualBlock(nn.Module):
         self.skip = conv(inputs, outputs, 1) if inputs != outputs or resize else None
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
-        h = F.silu(self.first_norm(x))
+        h = silu(self.first_norm(x))
         if self.resize is not None:
             h, x = self.resize(h), self.resize(x)
         h = self.first(h) + self.shift(condition)[..., None, None]
-        h = self.second(self.dropout(F.silu(self.second_norm(h))))
+        h = self.second(self.dropout(silu(self.second_norm(h))))
         return ((x if self.skip is None else self.skip(x)) + h) * HALF_POWER
 
 

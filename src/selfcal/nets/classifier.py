@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfcal.diffusion.scores import like
 from selfcal.nets.blocks import norm
 from selfcal.nets.ncsnpp import Encoder
+from selfcal.nets.second_derivatives import silu
 
 
 class Classifier(nn.Module):
@@ -45,7 +46,7 @@ class PooledHead(nn.Module):
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         _, h, _ = self.encoder(x, sigma)
-        return self.leave(F.silu(self.norm(h)).mean((2, 3)))
+        return self.leave(silu(self.norm(h)).mean((2, 3)))
 
 
 class EnergyHead(nn.Module):
@@ -68,12 +69,12 @@ class EnergyHead(nn.Module):
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         features, inner, condition = self.encoder(x, sigma)
-        sums = [F.silu(h).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
+        sums = [silu(h).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
         energy = self.leave(torch.cat(sums, 1) * self.gain(condition).exp())
         return energy - 0.5 * x.square().flatten(1).sum(1, keepdim=True)
 
 
-HEADS: dict[str, Callable[[Encoder, int], nn.Module]] = {"energy": EnergyHead, "pooled": PooledHead}
+HEADS: dict[str, Callable[[Any, int], nn.Module]] = {"energy": EnergyHead, "pooled": PooledHead}
 
 
 def small(head: nn.Linear) -> nn.Linear:

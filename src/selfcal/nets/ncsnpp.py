@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfcal.nets.blocks import (
@@ -22,6 +21,7 @@ from selfcal.nets.blocks import (
     spread_evenly,
 )
 from selfcal.nets.layers import FourierFeatures
+from selfcal.nets.second_derivatives import silu
 
 
 class DownLevel(nn.Module):
@@ -123,7 +123,7 @@ class Encoder(nn.Module):
         if self.label is not None:
             assert y is not None, "a class-conditional network needs y"
             condition = condition + self.label(y + 1)
-        condition = F.silu(condition)
+        condition = silu(condition)
         features, pyramid = [self.enter(x)], x
         for level in self.levels:
             more, pyramid = level(features[-1], pyramid, condition)
@@ -171,4 +171,4 @@ class NCSNpp(nn.Module):
         features, h, condition = self.encoder(x, sigma, y)
         for level in self.levels:
             h = level(h, features, condition)
-        return self.leave(F.silu(self.norm(h)))
+        return self.leave(silu(self.norm(h)))

@@ -12,10 +12,12 @@ from torch import nn
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.nets.classifier import HEADS, Classifier, small
 from selfcal.nets.foreign import UNet, foreign_form
+from selfcal.nets.foreign_encoder import AdoptedEncoder, quietened
 from selfcal.nets.foreign_schedules import Keywords, form_keywords, network_keywords
 from selfcal.nets.forms import EDM, VE, Form, ScoreModel
 from selfcal.nets.mlp import MLP, size
 from selfcal.nets.ncsnpp import Encoder, NCSNpp
+from selfcal.nets.own_module import Elsewhere, own_form
 from selfcal.nets.patches import PatchesIn, PatchesInAndOut
 
 Shape = Sequence[int]
@@ -113,17 +115,42 @@ NO_CLASSIFIER = "an adopted network is a score model that `selfcal adopt` took i
 def adopted_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
     if not net.adopted:
         raise SelfcalError(NO_CLASSIFIER)
-    return network_keywords(net.adopted)
+    if not classes:
+        return network_keywords(net.adopted)
+    if "sigma_data" not in net.adopted:
+        raise SelfcalError(NO_CLASSIFIER)
+    return {"adopted": dict(net.adopted), "shape": list(shape), "classes": classes, "head": net.head}
+
+
+def adopted_denoiser(
+    config: dict[str, Any] | None = None, unit_interval: bool = False, **conditional: Any
+) -> nn.Module:
+    if config is None:
+        raise SelfcalError("an adopted network is not told the class; set conditional.network=mlp or ncsnpp")
+    return UNet(config, unit_interval)
+
+
+def adopted_classifier(adopted: Mapping[str, Any], shape: Shape, classes: int, head: str) -> nn.Module:
+    """On the adopted network's own way down."""
+    made = look_up("head", head, HEADS)(AdoptedEncoder(adopted), classes)
+    return quietened(made, shape) if head == "energy" else made
 
 
 def no_classifier(**keywords: Any) -> nn.Module:
     raise SelfcalError(NO_CLASSIFIER)
 
 
+def own_keywords(net: Net, shape: Shape, classes: int) -> Keywords:
+    if "form" not in net.adopted:
+        raise SelfcalError(NO_CLASSIFIER)
+    return {"adopted": dict(net.adopted)}
+
+
 KINDS: dict[str, Kind] = {
     "mlp": Kind(mlp_keywords, mlp_denoiser, mlp_classifier),
     "ncsnpp": Kind(ncsnpp_keywords, ncsnpp_denoiser, ncsnpp_classifier),
-    "adopted": Kind(adopted_keywords, UNet, no_classifier),
+    "adopted": Kind(adopted_keywords, adopted_denoiser, adopted_classifier),
+    "adopted-module": Kind(own_keywords, Elsewhere, no_classifier),
 }
 
 
@@ -139,6 +166,7 @@ FORMS: dict[str, FormKind] = {
     "edm": FormKind(lambda net, sigma_data: {"sigma_data": sigma_data}, EDM),
     "ve": FormKind(lambda net, sigma_data: {}, VE),
     "adopted": FormKind(lambda net, sigma_data: form_keywords(net.adopted), foreign_form),
+    "adopted-module": FormKind(lambda net, sigma_data: {"adopted": dict(net.adopted)}, own_form),
 }
 
 

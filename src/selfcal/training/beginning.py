@@ -8,8 +8,9 @@ from typing import Any
 from torch import nn
 
 from selfcal.core.errors import SelfcalError
+from selfcal.nets.foreign_encoder import PARTS
 
-ENCODER = "encoder."
+ENCODER, ADOPTED = "encoder.", "unet."
 
 
 def start_from_score(classifier: nn.Module, networks: Mapping[str, Any]) -> None:
@@ -27,7 +28,17 @@ def start_from_score(classifier: nn.Module, networks: Mapping[str, Any]) -> None
         value.copy_(theirs[name])
 
 
+def freeze_encoder(classifier: nn.Module) -> None:
+    """Only what stands on it learns."""
+    for name, parameter in classifier.named_parameters():
+        parameter.requires_grad_(ENCODER not in name)
+
+
 def encoder_of(network: nn.Module) -> dict[str, Any]:
-    """The tensors of a network's encoder, by their names within it."""
+    """The tensors of a network's encoder, by their names within it; of an adopted U-Net, those of its way down."""
     state = network.state_dict()
-    return {name.split(ENCODER, 1)[1]: value for name, value in state.items() if ENCODER in name}
+    own = {name.split(ENCODER, 1)[1]: value for name, value in state.items() if ENCODER in name}
+    if own:
+        return {name.removeprefix(ADOPTED): value for name, value in own.items()}
+    adopted = {name.split(ADOPTED, 1)[1]: value for name, value in state.items() if ADOPTED in name}
+    return {name: value for name, value in adopted.items() if name.split(".")[0] in PARTS}

@@ -5,7 +5,7 @@ RUN/config.json  RUN/log.jsonl  RUN/checkpoints/  RUN/metrics.json  RUN/samples/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +19,10 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
-from selfcal.data.labels import reveal
+from selfcal.data.labels import judged_by, reveal
+from selfcal.data.memory import KEPT
 from selfcal.data.pool import Pool
-from selfcal.data.sources import SOURCES, load_data
+from selfcal.data.sources import SOURCES, load_data, spelled
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
@@ -29,9 +30,13 @@ from selfcal.training import checkpoints, examples, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
+from selfcal.training.own_model import own_model
 
 MARK = "config.json"
 MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
+MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
+MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
+MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class RunDirectory:
 
     path: Path
     config: dict[str, Any]
+    own: Callable[..., Any] | None = None  # the user's module, in a run that adopted one
     access: Access = Access()
 
     @property
@@ -88,21 +94,28 @@ class RunDirectory:
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
         """The examples it was trained on and the labels it was shown, verified; or anyway those that are there now."""
-        source = self.access.source or self.config["data"]["source"]
-        found = load_data(source)
+        about, source = self.config["data"], self.data_source
+        pile = load_data(source, about.get("size"), bool(about.get("skip_broken")))
         try:
-            data, labels = reveal(found, self.config["labels"], self.config["seed"])
+            data, labels = reveal(pile, self.config["labels"], self.config["seed"])
         except SelfcalError:  # labels that no longer fit: what has changed is said below
-            data, labels = found, None
-        if labels is not None and data.sha256 == self.config["data"]["sha256"]:
-            return data, labels
-        known = records.read_if_there(self.path / examples.FILE, records.Examples)
-        change = examples.Change(data, None if known is None else examples.Examples.read(known), self.config)
-        return change.settled(f"{source} has changed since {self.path} was trained on it", self.access.anyway)
+            data, labels = pile, None
+        if labels is None or data.sha256 != about["sha256"]:
+            known = records.read_if_there(self.path / examples.FILE, records.Examples)
+            change = examples.Change(data, None if known is None else examples.Examples.read(known), self.config)
+            said = f"{source} has changed since {self.path} was trained on it"
+            data, labels = change.settled(said, self.access.anyway)
+        return judged_by(data, about["test_labels"]) if about.get("test_labels") else data, labels
+
+    @property
+    def data_source(self) -> str:
+        """Where the data lies, in the words of whoever says so last."""
+        source = self.config["data"]["source"]
+        return self.access.source or (str(self.path / KEPT) if source == KEPT else spelled(source))
 
     def remember_examples(self, data: Dataset, labels: Tensor) -> None:
-        """One by one, unless they are a built-in data set's, which do not change, or too many."""
-        if self.config["data"]["source"] in SOURCES or len(data.x) > examples.MOST:
+        """One by one, unless they cannot change (a built-in data set's, or kept in the run) or are too many."""
+        if self.config["data"]["source"] in {*SOURCES, KEPT} or len(data.x) > examples.MOST:
             return
         if not (self.path / examples.FILE).exists():
             self.write(examples.FILE, examples.Examples.of(data, labels).in_json())
@@ -140,9 +153,9 @@ class RunDirectory:
         """The trained networks by role, with averaged weights; of several stages with one role, the last."""
         if self.diverged:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
-        return {stage.role: self._trained(stage) for stage in {s.role: s for s in self.stages}.values()}
+        return {stage.role: self.trained(stage) for stage in {s.role: s for s in self.stages}.values()}
 
-    def _trained(self, stage: Stage) -> nn.Module:
+    def trained(self, stage: Stage) -> nn.Module:
         """A finished stage's network; one that the config does not describe is not built at all."""
         step, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         wanted = stage.settings(self.settings).steps
@@ -152,6 +165,8 @@ class RunDirectory:
                 "give the train command again to finish it"
             )
         request = self.settings, self.shape, len(self.classes)
+        if stage.settings(self.settings).network == "adopted-module":
+            return own_model(stage.build(*request), self.own, weights, self.path).to(self.device)
         with torch.device("meta"):  # shapes only: the config could ask for more than there is memory
             shapes = {name: value.shape for name, value in stage.build(*request).state_dict().items()}
         if shapes != {name: value.shape for name, value in weights.items()}:
@@ -159,6 +174,14 @@ class RunDirectory:
         network = stage.build(*request)
         network.load_state_dict(weights)
         return network.to(self.device).eval().requires_grad_(False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every stage has its last checkpoint, whatever is in it."""
+        return all(
+            stage.settings(self.settings).steps in checkpoints.steps_saved(self.checkpoints(stage.name))
+            for stage in self.stages
+        )
 
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
@@ -187,11 +210,14 @@ class RunDirectory:
         }
 
 
-def open_directory(path: str | Path, access: Access | None = None) -> RunDirectory:
+def open_directory(
+    path: str | Path, own: Callable[..., Any] | None = None, access: Access | None = None
+) -> RunDirectory:
+    """own: the user's module, in a run that adopted one."""
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK), access or Access())
+    run = RunDirectory(path, records.read_config(path / MARK), own, access or Access())
     table.find(run.config["method"])
     return run
 

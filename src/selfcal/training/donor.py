@@ -23,6 +23,7 @@ class Donor:
 
     sha256: str
     write: Callable[[Path], object]
+    network: Callable[..., object] | None = None  # a module of the user's own, which no settings could make
 
     def take_over(self, folder: Path) -> None:
         """As the score network of a new run, which then stands on its own."""
@@ -50,8 +51,8 @@ def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     return Donor(sha256, lambda to: checkpoints.copy(checkpoints.path_of(folder, step), to, step))
 
 
-def from_weights(weights: Mapping[str, Tensor]) -> Donor:
-    """A model that was trained elsewhere; here it counts as trained, by one step."""
+def from_weights(weights: Mapping[str, Tensor], network: Callable[..., object] | None = None) -> Donor:
+    """A model that was trained elsewhere; here it counts as trained, by one step. network: see `Donor`."""
     state: dict[str, Mapping[str, Tensor]] = {"weights": weights, "ema": weights, "optimizer": {}}
     sha256 = hashlib.sha256(checkpoints.packed(weights)).hexdigest()
-    return Donor(sha256, lambda to: checkpoints.save(to, 1, state, {"network": "score"}))
+    return Donor(sha256, lambda to: checkpoints.save(to, 1, state, {"network": "score"}), network)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,6 +12,8 @@ from torch import nn
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
+from selfcal.core.progress import wanted as shown
+from selfcal.data.memory import in_memory, keep
 from selfcal.data.pool import Pool
 from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
@@ -31,25 +33,31 @@ class Watching:
 
     until: str | None = None  # the stage after which to stop
     on_step: OnStep | None = None
-    show_progress: bool = False
+    show_progress: bool | None = None  # in notebooks
 
 
 def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watching | None = None) -> RunDirectory:
     """Train what the method needs into `out`, the score model aside if there is a donor of one."""
     accelerator, watching = processes.accelerator(), watching or Watching()
+    watching = replace(watching, show_progress=shown(watching.show_progress))
     check_shares(wanted, accelerator.num_processes)
     with ExitStack() as held:
         if accelerator.is_main_process:
             held.enter_context(claimed(out, wanted.config(None if donor is None else donor.sha256)))
         wait_for_everyone(accelerator)
-        run = open_directory(out)
+        run = open_directory(out, None if donor is None else donor.network)
         if accelerator.is_main_process:
             run.remember_examples(wanted.data, wanted.labels)
         if run.diverged:
             return run
         if donor is not None and accelerator.is_main_process:
             donor.take_over(run.checkpoints("score"))
+        if in_memory(wanted.request.data) and accelerator.is_main_process:
+            keep(wanted.data, run.path)
         wait_for_everyone(accelerator)
+        if watching.show_progress and accelerator.is_main_process:
+            for line in wanted.summary:
+                say(line)
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:
@@ -78,13 +86,16 @@ def train_stages(
     """One after the other; a later one may build on the networks of those before."""
     networks: dict[str, nn.Module] = {}
     for stage in run.stages:
+        if stage.role == "score" and run.own is not None:
+            networks[stage.role] = run.trained(stage)  # a module of the user's own: nothing here could train it
+            continue
         pool = Pool(wanted.labels)
         if stage.pseudo_labels:
             pool = with_pseudo_labels(run, stage, networks["classifier"], wanted, accelerator)
         context = Context(run.settings, pool.label_fraction, dict(networks))
         batches = Batches(wanted.data.x, pool)
         training = StageTraining(run, stage, context, batches, accelerator, watching.on_step)
-        networks[stage.role] = training.finish(stop, watching.show_progress)
+        networks[stage.role] = training.finish(stop, bool(watching.show_progress))
         if accelerator.is_main_process:
             fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)
             if fraction > IDLE:

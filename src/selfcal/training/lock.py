@@ -9,7 +9,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from selfcal.core.errors import SelfcalError
+from selfcal.core.errors import SelfcalError, listed
 from selfcal.core.files import reason
 
 LOCK = ".lock"
@@ -44,8 +44,9 @@ def check_claim(out: Path, what: str, mark: str, differing: Callable[[], Sequenc
     """
     if mark and (out / mark).exists():
         if names := list(differing()):
-            named = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-            raise SelfcalError(f"{out} holds another {what}; it differs in {named}. Choose another --out, or remove it")
+            raise SelfcalError(
+                f"{out} holds another {what}; it differs in {listed(names, 6)}. Choose another --out, or remove it"
+            )
         return
     left_over = {LOCK, f".{mark}.writing"}  # by a process killed before it had written the mark
     if out.exists() and (not out.is_dir() or any(p.name not in left_over for p in out.iterdir())):

@@ -156,6 +156,8 @@ class Learner:
     def _restore_optimiser(self, moments: Mapping[str, Tensor]) -> None:
         whole = self.optimiser.state_dict()
         for index, (name, parameter) in enumerate(self.network.named_parameters()):
+            if not parameter.requires_grad:
+                continue  # a frozen one has no moments
             of_it = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
             if of_it["step"].numel() != 1 or any(of_it[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
                 raise ValueError(f"the optimiser's moments of {name} are shaped differently")

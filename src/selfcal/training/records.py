@@ -31,6 +31,9 @@ class DataRecord(Record):
     classes: list[str] = Field(min_length=1, max_length=2**20)
     examples: Count
     test: Count
+    size: Annotated[int, Field(ge=1, le=LARGEST_EXAMPLE)] | None = None
+    skip_broken: bool | None = None
+    test_labels: str | None = None
 
 
 class Config(Record):

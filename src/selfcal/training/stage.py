@@ -19,7 +19,7 @@ from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.stage import Context, Objective, Stage
 from selfcal.training import checkpoints
-from selfcal.training.beginning import start_from_score
+from selfcal.training.beginning import freeze_encoder, start_from_score
 from selfcal.training.directory import RunDirectory
 from selfcal.training.journal import DIVERGED, ROLLED_BACK
 from selfcal.training.loop import Learner, Step
@@ -130,7 +130,7 @@ class StageTraining:
         elif stage.warm_start:
             _, weights, _ = checkpoints.load_average(run.checkpoints(stage.warm_start))
             self.learner.network.load_state_dict(weights)
-        elif stage.role == "classifier" and self.learner.settings.start == "score":
+        elif stage.role == "classifier" and self.learner.settings.start != "scratch":
             start_from_score(self.learner.network, self.context.networks)
 
     def _lower_rate(self, rollbacks: list[int]) -> None:
@@ -253,6 +253,8 @@ def new_learner(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(random_state(seed, f"{stage.role}/weights", 0).initial_seed())
         network = stage.build(settings, shape, classes)
+    if stage.role == "classifier" and stage.settings(settings).start == "score-frozen":
+        freeze_encoder(network)
     return Learner(network, stage.settings(settings), accelerator)
 
 

@@ -40,11 +40,13 @@ def measurement(comparison: Grid, summary: Summary) -> list[str]:
     """Training, sampling and features, which all cells share."""
     r = summary.results[0]
     grid = "the paper's grid" if comparison.protocol.scales == "paper" else "a grid that reaches to λ = 6 (w = 2)"
+    shared = comparison.protocol.score_seed
+    whose = "the score model of a seed" if shared is None else f"one score model (seed {shared}), for all seeds,"
     steps = {s: comparison.protocol.settings[s]["steps"] for s in ("score", "classifier", "conditional")}
     return [
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
-        + "; the score model of a seed is shared by all methods that use one",
+        + f"; {whose} is shared by all methods that use one",
         f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen within "
         f"{grid} by intra-FID on samples that are not reported",
         f"features {r['features']} {r['features_sha256'][:12]}, k = {r['k']}, reference: {r['reference']} images; the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,10 +20,17 @@ class Protocol:
     samples: int
     score_labels: str  # the score model sees no labels; its run is opened with these
     scales: str = "paper"  # the grid from which λ is chosen; older comparisons knew no other
+    score_seed: int | None = None  # of the one score model that all seeds share; None: each seed has its own
+    how_read: dict[str, Any] = field(default_factory=dict)  # size, skip_broken, test_labels, where asked for
 
     @cached_property
     def resolved(self) -> Settings:
         return Settings.model_validate(self.settings)
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """What `train` is told of every cell."""
+        return {"preset": self.preset, "settings": self.changes, **self.how_read}
 
     @property
     def changes(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_arrays
 from selfcal.core.settings import resolve
 from selfcal.data.dataset import Dataset
-from selfcal.data.labels import reveal
-from selfcal.data.sources import SOURCES, load_data
+from selfcal.data.labels import judged_by, reveal
+from selfcal.data.sources import load_data, recorded
 from selfcal.evaluation.effort import how_many
 from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import Grid, canonical
@@ -26,7 +26,7 @@ from selfcal.experiments.compare.tasks import FINISHED, Cell, Task, examples
 from selfcal.experiments.workers import Workers
 from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner
-from selfcal.training.request import default_preset
+from selfcal.training.request import Request, default_preset
 
 
 def compare(
@@ -41,7 +41,11 @@ def compare(
     count: int | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
+    size: int | None = None,
+    skip_broken: bool = False,
+    test_labels: str | Path | None = None,
     scales: str = "wide",
+    score_seed: int | None = None,
     jobs: int | None = None,
     command: str | None = None,
     show_progress: bool = False,
@@ -50,18 +54,20 @@ def compare(
 
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
     same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide" or "paper".
-    jobs: cells at a time.
+    score_seed: of the one score model for all seeds, which then differ in labels and guides. jobs: cells at a time.
     """
-    pile = load_data(data)
+    pile = load_data(data, size, skip_broken)
     name = preset or default_preset(pile)
     changes = resolve(name, settings, steps).model_dump(mode="json")
     check(seeds, jobs, methods, labels)
     for method in methods:
         find(method).grid(scales)
     cells = [Cell(find(m).name, canonical(y), s) for s in range(seed, seed + seeds) for y in labels for m in methods]
-    pile = with_labels(data, cells)
-    source = str(data) if str(data) in SOURCES else str(Path(data).resolve())
-    protocol = Protocol(source, pile.sha256, name, changes, how_many(count, pile), cells[0].labels, scales)
+    pile = with_labels(pile, cells, test_labels)
+    how_read = Request(data, size=size, skip_broken=skip_broken, test_labels=test_labels).how_read()
+    protocol = Protocol(
+        recorded(data), pile.sha256, name, changes, how_many(count, pile), cells[0].labels, scales, score_seed, how_read
+    )
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})
@@ -81,10 +87,12 @@ def check(seeds: int, jobs: int | None, methods: Sequence[str], labels: Sequence
         raise SelfcalError("nothing to compare: name at least one method and one choice of labels")
 
 
-def with_labels(data: str | Path, cells: Sequence[Cell]) -> Dataset:
+def with_labels(data: Dataset, cells: Sequence[Cell], test_labels: str | Path | None) -> Dataset:
     """The data, its classes as the labels have them; a wrong choice of labels is told now, not after an hour."""
     for labels, seed in dict.fromkeys((c.labels, c.seed) for c in cells):
-        pile, _ = reveal(load_data(data), labels, seed)
+        pile, _ = reveal(data, labels, seed)
+    if test_labels is not None:
+        judged_by(pile, test_labels)
     return pile
 
 

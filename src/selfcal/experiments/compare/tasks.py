@@ -20,6 +20,8 @@ import numpy as np
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json, write_arrays, write_json
+from selfcal.data.label_files import is_label_file
+from selfcal.data.sources import spelled
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import ALONE
 from selfcal.experiments import costs
@@ -54,8 +56,7 @@ class ScoreModel:
 
     def work(self, out: Path, protocol: Protocol) -> None:
         p = protocol
-        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes}
-        train(p.data, "cg", p.score_labels, self.run(out), until="score", **options)
+        train(spelled(p.data), "cg", p.score_labels, self.run(out), seed=self.seed, until="score", **p.training)
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
         """Noted by the cells that waited for it."""
@@ -105,7 +106,8 @@ class Cell:
 
     def waits_for(self, protocol: Protocol) -> ScoreModel | None:
         stages = [stage.name for stage in find(self.method).stages(protocol.resolved)]
-        return ScoreModel(self.seed) if "score" in stages else None
+        seed = self.seed if protocol.score_seed is None else protocol.score_seed
+        return ScoreModel(seed) if "score" in stages else None
 
     def work(self, out: Path, protocol: Protocol) -> None:
         """Train, sample and measure; whatever happens becomes the outcome."""
@@ -123,8 +125,7 @@ class Cell:
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
         score = None if donor is None else donor.run(out)
-        options: dict[str, Any] = {"seed": self.seed, "preset": p.preset, "settings": p.changes}
-        run = train(p.data, self.method, self.labels, self.run(out), score=score, **options)
+        run = train(spelled(p.data), self.method, self.labels, self.run(out), seed=self.seed, score=score, **p.training)
         middle = time.monotonic()
         report = run.evaluate(
             scales=run.method.grid(p.scales),
@@ -163,6 +164,6 @@ def examples(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 def folder_name(labels: str) -> str:
     """ "4/class" -> "4-per-class"; a CSV -> its name."""
-    if labels.lower().endswith(".csv"):
+    if is_label_file(labels):
         return Path(labels).stem
     return labels.replace("/", "-per-")

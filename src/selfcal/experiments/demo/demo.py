@@ -24,7 +24,7 @@ from selfcal.report.pictures import first_of_each_class
 from selfcal.run import Run, train
 from selfcal.training.lock import check_claim
 
-DATA, LABELS = "digits", 0.02
+DATA, LABELS = "builtin:digits", 0.02
 RIVALS = ("cg", "cg-sc-all")
 COUNT = 1800
 
