@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfcal.cli.options import USUAL, Anyway, FinishedRun, MovedData, Sampling, TestLabels, Whole, number
-from selfcal.cli.terminal import app, out_console, say
+from selfcal.cli.options import USUAL, Anyway, MovedData, Sampling, TestLabels, TrainedRun, Whole, number
+from selfcal.cli.terminal import app, out_console, say, say_unfinished
 from selfcal.core.errors import SelfcalError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @app.command
 def evaluate(
-    run: FinishedRun,
+    run: TrainedRun,
     /,
     *,
     scales: str | None = None,
@@ -60,7 +60,7 @@ def evaluate(
     if not 0 < minutes < float("inf"):
         raise SelfcalError(f"--minutes {minutes}: a time above 0 is needed")
     the_run = load(run, data=data, anyway=anyway)
-    options = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
+    options: dict[str, Any] = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
     options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
     print_report(the_run, the_run.evaluate(show_progress=True, **options))
@@ -82,6 +82,7 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
     if report["diverged"]:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
+    say_unfinished(run)
     print_numbers(run, report["results"], str(run.path))
     if report["guide"]:
         clean = report["guide"][0]

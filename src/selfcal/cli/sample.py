@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole, number
-from selfcal.cli.terminal import app, say
+from selfcal.cli.options import USUAL, Sampling, TrainedRun, Whole, number
+from selfcal.cli.terminal import app, say, say_unfinished
 
 if TYPE_CHECKING:
     from selfcal.diffusion.samples import Samples
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @app.command
 def sample(
-    run: FinishedRun,
+    run: TrainedRun,
     /,
     *,
     classes: str | None = None,
@@ -52,6 +52,7 @@ def sample(
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
     samples = the_run.sample(named, count, show_progress=True, **choices)
     samples.save(target)
+    say_unfinished(the_run)
     say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")
 
 

@@ -36,6 +36,22 @@ class DataRecord(Record):
     test_labels: str | None = None
 
 
+class Asked(Record):
+    """What was said of the settings, on the command line or in Python."""
+
+    preset: str | None
+    steps: int | None
+    minutes: float | None
+    settings: dict[str, Any]
+
+
+class PaceRecord(Record):
+    """What `--minutes` was planned with."""
+
+    minutes: float
+    seconds: dict[str, float]
+
+
 class Config(Record):
     """config.json."""
 
@@ -46,6 +62,10 @@ class Config(Record):
     labels_sha256: str
     seed: int
     settings: dict[str, Any]
+    preset: str | None = None
+    asked: Asked | None = None  # older runs do not tell
+    pace: PaceRecord | None = None
+    lengthened: list[dict[str, Count]] = []  # the steps at which it had been finished before
 
 
 class Divergence(Record):

@@ -134,7 +134,7 @@ class Cell:
             curve=False,
             alone=self.method in TRIED_ALONE,
             keep=samples.append,
-            label_free=False,  # the protocol chooses with labels
+            label_free=p.label_free,  # only recorded: the protocol chooses with labels
         )
         arrays: dict[str, np.ndarray] = {}
         for s in samples:  # the method's own, and of networks alone; none if training diverged
