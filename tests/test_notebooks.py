@@ -34,10 +34,10 @@ def samples(count=6, shape=(1, 8, 8)):
 
 
 def test_short_lines(run):
-    assert repr(samples()) == "Samples(6 1×8×8 images of cat, dog, owl; λ = 1.5, heun)"
+    assert repr(samples()) == "Samples(6 images of cat, dog, owl; 1×8×8, λ = 1.5, heun)"
     many = Samples(torch.zeros(9, 2), torch.arange(9), tuple("abcdefghi"), {})
-    assert repr(many) == "Samples(9 2 points of a, b, c, d, e, f and 3 more)"
-    assert repr(run) == f"Run({str(run.path)!r}: cg on digits, {run.config['labelled']} of 1500 labelled, finished)"
+    assert repr(many) == "Samples(9 points of a, b, c, d, e, f and 3 more; 2)"
+    assert repr(run) == f"Run({str(run.path)!r}: cg on digits, {run.config['labelled']} of 1433 labelled, finished)"
     assert len(repr(run)) < 300
 
 

@@ -27,6 +27,7 @@ from selfcal.training.history import History, Plot, plot
 from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
+from selfcal.training.tracking import named
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,6 +252,7 @@ def train(
     test_labels: str | Path | None = None,
     until: str | None = None,
     on_step: OnStep | None = None,
+    track: str | Sequence[str] | None = None,
     show_progress: bool | None = None,
 ) -> Run:
     """Train what the method needs and return the run. Everything is checked before anything is written.
@@ -265,9 +267,11 @@ def train(
     score: another run whose unconditional model is taken over instead of being trained.
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
     steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
-    on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
+    on_step: called as on_step(network, step, values) with every line of log.jsonl.
+    track: "tensorboard", "wandb" or "trackio" (or several): told the same, the settings, and pictures on the way.
     """
+    trackers = named(track)
     request = Request(data, method, labels, seed, steps, preset, settings, size, skip_broken, test_labels)
     wanted = request.prepared()
     donor = None if score is None else from_run(open_directory(score), wanted)
-    return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress)))
+    return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress, trackers)))

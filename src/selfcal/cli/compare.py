@@ -19,6 +19,7 @@ from selfcal.cli.options import (
     Preset,
     Reading,
     Steps,
+    Vary,
     Whole,
     names,
 )
@@ -40,6 +41,7 @@ def compare(
     jobs: Whole | None = None,
     steps: Steps = None,
     count: Count | None = None,
+    vary: Vary = None,
     scales: str = "wide",
     score_seed: Whole | None = None,
     preset: Preset = None,
@@ -77,6 +79,7 @@ def compare(
         "steps": steps,
         "count": count,
         "scales": scales,
+        "vary": vary or [],
         "score_seed": score_seed,
         "preset": preset,
         "jobs": jobs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Preset, Reading, RunOut, Seed, Steps
+from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Preset, Reading, RunOut, Seed, Steps, Track
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def train(
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    track: Track = None,
     reading: Reading = AS_IT_IS,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
@@ -55,7 +56,7 @@ def train(
         return
     from selfcal.run import train as run_training
 
-    print_end(run_training(data, method, labels, out, score=score, show_progress=True, **options))
+    print_end(run_training(data, method, labels, out, score=score, track=track, show_progress=True, **options))
 
 
 def print_end(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from selfcal.interop.source import Adopted, of_score
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.own_module import own_form
 from selfcal.run import Run
-from selfcal.training import processes
+from selfcal.training import processes, tracking
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Prepared, Request, default_preset
@@ -56,6 +56,7 @@ def adopt(
     skip_broken: bool = False,
     test_labels: str | Path | None = None,
     on_step: OnStep | None = None,
+    track: str | Sequence[str] | None = None,
     show_progress: bool | None = None,
 ) -> Run:
     """Train a guide for a pretrained unconditional model, which stays as it is; the same call resumes.
@@ -76,7 +77,9 @@ def adopt(
     A module is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
     """
-    changes = dict(pairs(settings))
+    if guide_on not in GUIDES_ON:
+        raise unknown("guide_on", guide_on, GUIDES_ON)
+    changes, trackers = dict(pairs(settings)), tracking.named(track)
     if fixed := [key for key in changes if key.startswith("score.")]:
         raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {named(source)} as it is")
     request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
@@ -95,13 +98,12 @@ def adopt(
         say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
     weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared
     donor = from_weights(weights, adopted.own)
-    return Run(fit(wanted, Path(out), donor, Watching(on_step=on_step, show_progress=show_progress)))
+    watching = Watching(on_step=on_step, show_progress=show_progress, track=trackers)
+    return Run(fit(wanted, Path(out), donor, watching))
 
 
 def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
     """Settings of a guide that stands on the adopted network's features; none for a fresh one."""
-    if guide_on not in GUIDES_ON:
-        raise unknown("guide_on", guide_on, GUIDES_ON)
     if guide_on == "fresh":
         return {}
     net = {key.removeprefix("score."): value for key, value in adopted.settings.items()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -25,6 +27,7 @@ from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
 from selfcal.training.signals import StopRequest, stop_requests
 from selfcal.training.stage import Batches, Diverged, OnStep, StageTraining
+from selfcal.training.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Watching:
     until: str | None = None  # the stage after which to stop
     on_step: OnStep | None = None
     show_progress: bool | None = None  # in notebooks
+    track: tuple[str, ...] = ()  # trackers by name
 
 
 def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watching | None = None) -> RunDirectory:
@@ -56,6 +60,10 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
         if watching.show_progress and accelerator.is_main_process:
             for line in wanted.summary:
                 say(line)
+        if watching.track and accelerator.is_main_process:
+            tracker = Tracking(watching.track, run)
+            held.callback(tracker.finish)
+            watching = replace(watching, on_step=both(watching.on_step, tracker))
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:
@@ -65,6 +73,15 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
                 run.write("diverged.json", divergence.report)
             wait_for_everyone(accelerator)
     return run
+
+
+def both(first: OnStep | None, second: OnStep) -> OnStep:
+    def told(network: str, step: int, values: Mapping[str, Any]) -> None:
+        if first is not None:
+            first(network, step, values)
+        second(network, step, values)
+
+    return told
 
 
 def check_shares(wanted: Prepared, world: int) -> None:
