@@ -50,6 +50,5 @@ def adopt(
     from selfcal.interop.adopt import adopt as run_adoption
 
     options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
-    options |= {"subfolder": subfolder, "guide_on": guide_on, "track": track}
-    options |= reading.choices()
+    options |= {"subfolder": subfolder, "guide_on": guide_on, "track": track} | reading.choices()
     print_end(run_adoption(source, data, labels, method, out, show_progress=True, **options))

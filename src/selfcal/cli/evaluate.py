@@ -51,8 +51,7 @@ def evaluate(
     from selfcal.run import load
 
     the_run, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
-    options["scales"] = wanted_scales(scales, the_run.method.grids)
-    options["test_labels"] = test_labels
+    options |= {"scales": wanted_scales(scales, the_run.method.grids), "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
     print_report(the_run, the_run.evaluate(show_progress=True, **options))
 

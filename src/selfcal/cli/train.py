@@ -48,15 +48,19 @@ def train(
     options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
     options |= reading.choices()
     if dry_run:
-        from selfcal.cli.plan_table import print_plan
-        from selfcal.training.plan import plan
-        from selfcal.training.request import Request
-
-        print_plan(out_console, plan(Request(data, method, labels, **options).prepared()))
+        print_what_it_takes(data, method, labels, options)
         return
     from selfcal.run import train as run_training
 
     print_end(run_training(data, method, labels, out, score=score, track=track, show_progress=True, **options))
+
+
+def print_what_it_takes(data: str, method: str, labels: str | None, options: dict[str, Any]) -> None:
+    from selfcal.cli.plan_table import print_plan
+    from selfcal.training.plan import plan
+    from selfcal.training.request import Request
+
+    print_plan(out_console, plan(Request(data, method, labels, **options).prepared()))
 
 
 def print_end(run: Run) -> None:
