@@ -10,18 +10,22 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import wanted
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by
 from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
+from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
-from selfcal.evaluation.evaluate import Subject, evaluate
+from selfcal.evaluation.effort import MINUTES
+from selfcal.evaluation.evaluate import Asked, Subject, evaluate
+from selfcal.evaluation.history import added, recommended, weights_of
 from selfcal.methods.stage import Method, Stage
-from selfcal.training.directory import RunDirectory, open_directory
-from selfcal.training.donor import from_run
+from selfcal.training.directory import Access, RunDirectory, open_directory, recorded
+from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.history import History, Plot, plot
 from selfcal.training.own_model import opened
@@ -60,7 +64,7 @@ class Run:
         self,
         classes: Sequence[int | str] | int | str | None = None,
         count: int = 64,
-        scale: float | None = None,
+        scale: float | str | None = None,
         sampler: str | None = None,
         steps: int | None = None,
         guide: str | None = None,
@@ -73,12 +77,23 @@ class Run:
             run.sample(classes="cat", count=16, scale=1.5)
 
         classes: 3, "cat", "cat,dog" or a list of such.
-        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given).
-        options: the sampler's own, for instance eta=1.
+        scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given); "auto":
+        the one that the last evaluation recommends. options: the sampler's own, for instance eta=1.
         """
+        self._check_begun(guide)
         named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
-        return self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+        if isinstance(scale, str):
+            scale = self.recommended_scale(scale)[0]
+        samples = self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+        return replace(samples, made=samples.made | {"unfinished": self.unfinished}) if self.unfinished else samples
+
+    def recommended_scale(self, word: str = "auto") -> tuple[float, str | None]:
+        """The λ that the last evaluation recommends, and by what it was chosen; else the method's usual one, and
+        None."""
+        if word != "auto":
+            raise SelfcalError(f"--scale {word!r} is neither a number nor auto")
+        return recommended(self.directory.metrics) or (self.method.scale, None)
 
     def _listed(self, classes: Sequence[int | str] | int | str | None) -> Sequence[int | str]:
         if isinstance(classes, str):
@@ -114,7 +129,7 @@ class Run:
 
     def evaluate(
         self,
-        scales: Sequence[float] | None = None,
+        scales: Sequence[float] | str | None = None,
         count: int | None = None,
         sampler: str | None = None,
         steps: int | None = None,
@@ -127,40 +142,51 @@ class Run:
         alone: bool = False,
         test_labels: str | Path | None = None,
         keep: Callable[[Samples], None] = lambda samples: None,
+        label_free: bool = True,
+        minutes: float = MINUTES,
         **options: float,
     ) -> dict[str, Any]:
-        """Samples at every scale, measured against the training images; writes and returns RUN/metrics.json.
+        """Samples at every scale, measured against the training images; adds to RUN/metrics.json and returns it.
 
-        scales: the method's usual one if left out; of several the best is chosen on samples of their own.
-        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one.
-        alone: also each network as a generator by itself. keep: called with every reported set of samples.
-        test_labels: a table of labels to judge by.
+        scales: the method's usual one if left out; of several the best is chosen on samples of their own; "auto": of
+        the method's grid, and only the chosen one is reported. count: what fits into the `minutes` if left out.
+        intervals: 95 % intervals for every number. curve: report every scale, or only the chosen one. label_free: also
+        say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
+        keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
+        self._check_begun(guide)
+        before = self.directory.metrics  # one that cannot be read is said now, not after the work
         if self.diverged:
             report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
             report |= {"alone": [], "diverged": self.diverged}
         else:
-            report = evaluate(
-                self._subject(test_labels),
-                scales=scales,
-                count=count,
-                how=Sampling(None, guide, sampler, steps, options),
-                features=features,
-                intervals=intervals,
-                curve=curve,
-                seed=seed,
-                show_progress=wanted(show_progress),
-                alone=alone,
-                keep=keep,
-            )
-            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None}
+            how, grid = Sampling(None, guide, sampler, steps, options), self.method.grids["wide"]
+            asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
+            report = evaluate(self._subject(test_labels), asked, wanted(show_progress), keep)
+            report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
+        report["unfinished"] = self.unfinished or None
+        report = added(report, before)
         self.directory.write("metrics.json", report)
         return report
 
     def _subject(self, test_labels: str | Path | None = None) -> Subject:
         data = self.data if test_labels is None else judged_by(self.data, test_labels)
         about = {"method": self.method.name} | {key: self.config[key] for key in ("labels", "labelled", "seed")}
+        if self.unfinished:
+            about["unfinished"] = self.unfinished
         return Subject(self.generator, data, self.pool.y, about)
+
+    def _check_begun(self, guide: str | None) -> None:
+        """A run that was stopped early may lack a network that the guide needs."""
+        needs = look_up("guide", guide or self.method.guide, GUIDES).needs
+        begun = {stage.role for stage in self.stages if self.directory.step_of(stage)}
+        missing = [stage.role for stage in self.stages if stage.role in needs and stage.role not in begun]
+        if missing and begun and not self.diverged:
+            rest = "; until then: --guide unconditional" if begun == {"score"} else ""
+            raise SelfcalError(
+                f"{self.path} was stopped before its {missing[0]} network began; give the train command again to go on"
+                f"{rest}"
+            )
 
     def classes_named(self, text: str) -> list[int | str]:
         """ "cat,dog" -> both; a class whose own name holds a comma is found too."""
@@ -217,6 +243,11 @@ class Run:
         return self.directory.networks
 
     @property
+    def unfinished(self) -> dict[str, tuple[int, int]]:
+        """By network (step, steps) of those that training has not come to the end of."""
+        return self.directory.unfinished
+
+    @property
     def diverged(self) -> dict[str, Any] | None:
         return self.directory.diverged
 
@@ -225,14 +256,21 @@ class Run:
         return self.directory.pseudo_labels
 
 
-def load(path: str | Path, module: Callable[..., Any] | None = None) -> Run:
+def load(
+    path: str | Path,
+    module: Callable[..., Any] | None = None,
+    *,
+    data: str | Path | None = None,
+    anyway: bool = False,
+) -> Run:
     """Open a run directory.
 
         run = selfcal.load("runs/digits")
 
     module: of a run that adopted a module of your own, that module or its constructor; a run holds no code.
+    data: where its data lies now, if it moved; it must be the same, by its hash. anyway: data that has changed will do.
     """
-    run = open_directory(path)
+    run = open_directory(path, access=Access(None if data is None else str(data), anyway))
     return Run(run if module is None else replace(run, own=opened(module, run.config, path)))
 
 
@@ -244,6 +282,7 @@ def train(
     *,
     seed: int = 0,
     steps: int | None = None,
+    minutes: float | None = None,
     score: str | Path | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | Iterable[str] = (),
@@ -266,12 +305,18 @@ def train(
     test_labels: a table of labels to judge by, which no method sees.
     score: another run whose unconditional model is taken over instead of being trained.
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
-    steps: how long each network is trained. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
+    steps: how long each network is trained; minutes: the time for all of them, from which their steps are planned.
+    A finished run is made longer by more of either. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     on_step: called as on_step(network, step, values) with every line of log.jsonl.
     track: "tensorboard", "wandb" or "trackio" (or several): told the same, the settings, and pictures on the way.
     """
-    trackers = named(track)
-    request = Request(data, method, labels, seed, steps, preset, settings, size, skip_broken, test_labels)
-    wanted = request.prepared()
-    donor = None if score is None else from_run(open_directory(score), wanted)
-    return Run(fit(wanted, Path(out), donor, Watching(until, on_step, show_progress, trackers)))
+    out, trackers = Path(out), named(track)
+    how_read: dict[str, Any] = {"size": size, "skip_broken": skip_broken, "test_labels": test_labels}
+    request = Request(data, method, labels, seed, steps, preset, settings, **how_read, minutes=minutes)
+    wanted = request.prepared(recorded=recorded(out))
+    donor = None
+    if score is not None:
+        giver = open_directory(score)
+        wanted = taking_over(giver, wanted)
+        donor = from_run(giver, wanted)
+    return Run(fit(wanted, out, donor, Watching(until, on_step, show_progress, trackers)))

@@ -77,7 +77,8 @@ def test_csv_labels_a_pile_without_classes(tmp_path):
         ("file,label\n10,0\n", "class '1' has no label"),
         ("name,kind\n1,1\n", "columns file and label"),
         ("file,label\n", "no rows"),
-        ("file,label\n1,\n", "line 2 lacks"),
+        ("file,label\n,1\n", "line 2 lacks"),
+        ("file,label\n10,\n", "no rows with a label"),
         ("file,label\n1,1\n1,2\n", "two labels"),
     ],
 )

@@ -130,6 +130,7 @@ def read_cifar(path):
 
 
 READERS = {
+    "tsv of UTF-16": ("labels.tsv", ["image\tclass\n0\ta\n1\tb\n2\t?\n".encode("utf-16"), b"0\ta\n1\tb\n"], read_csv),
     "csv": ("labels.csv", [CSV, b'\xef\xbb\xbffile, label, note\r\n"0", "a,b", x\r\n1,c,\r\n'], read_csv),
     "npz": ("data.npz", NPZ, load_data),
     **{f"folder {f}": (f"pile/a.{f.lower()}", [c], read_picture) for f, c in IMAGES.items()},

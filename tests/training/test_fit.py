@@ -107,7 +107,7 @@ def test_another_run_in_the_folder_is_refused_naming_the_keys(tmp_path):
     with pytest.raises(SelfcalError, match=r"differs in method"):
         trained(tmp_path / "r", method="cg")
     with pytest.raises(SelfcalError, match=r"settings\.classifier\.steps, .*settings\.score\.steps"):
-        trained(tmp_path / "r", steps=30)
+        trained(tmp_path / "r", steps=10)
     assert (tmp_path / "r" / "config.json").read_bytes() == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")

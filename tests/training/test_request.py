@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 import torch
 
+import selfcal
 from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import Dataset
 from selfcal.training.request import Request, default_preset
@@ -73,3 +77,68 @@ def test_the_preset_by_size_builds_every_network(side, method):
 def test_and_so_do_those_for_a_gpu(side):
     preset = default_preset(pile(3, side, side), "cuda")
     assert Request("photos", "cg-sc-all", "1/class", preset=preset).prepared(pile(3, side, side))
+
+
+def test_a_guide_for_a_given_score_model_takes_any_size():
+    assert default_preset(pile(3, 256, 256), "cpu", score_given=True) == "photos64"
+    assert default_preset(pile(3, 50, 50), "cpu", score_given=True) == "photos64"
+    assert default_preset(pile(3, 65, 65), "cpu", score_given=True) == "images", "no squares of 2×2 fit"
+
+
+QUICK = {"classifier.width": 8, "score.width": 8}
+
+
+@pytest.fixture
+def photos(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (12, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "photos.npz", x=x, y=np.arange(12) % 2)
+    return tmp_path / "photos.npz"
+
+
+def trained(photos, **more):
+    options = {"steps": 3, "settings": QUICK} | more
+    return selfcal.train(photos, "cg", "2/class", photos.parent / "r", **options)
+
+
+def edit(photos, change):
+    file = photos.parent / "r" / "config.json"
+    config = json.loads(file.read_text())
+    change(config)
+    file.write_text(json.dumps(config))
+
+
+def test_a_run_from_when_all_images_were_treated_alike_goes_on(photos):
+    run = trained(photos, preset="images")
+
+    def as_then(config):
+        for key in ("asked", "preset"):
+            del config[key]
+        del config["settings"]["run"]["preview_every"]
+
+    edit(photos, as_then)
+    again = trained(photos)
+    assert again.settings.score.network == "mlp"
+    assert again.describe()["weights_sha256"] == run.describe()["weights_sha256"]
+    longer = trained(photos, steps=5)
+    assert (longer.settings.score.network, longer.settings.score.steps) == ("mlp", 5)
+    with pytest.raises(SelfcalError, match=r"differs in .*settings\.classifier"):
+        trained(photos, steps=9, settings=QUICK | {"terms.sc_weight": 3})
+
+
+def test_a_run_goes_on_with_what_it_began_with_when_its_preset_has_changed(photos):
+    """The same words find it again; other words are compared as ever."""
+    run = trained(photos)
+    assert run.settings.score.network == "ncsnpp"
+    assert (run.config["preset"], run.config["asked"]["preset"]) == ("photos16", None)
+    edit(photos, lambda config: config["settings"]["terms"].update(sc_weight=7.0))
+    again = trained(photos, settings=[f"{key}={value}" for key, value in QUICK.items()])
+    assert again.settings.terms.sc_weight == 7.0
+    assert trained(photos, steps=5).settings.terms.sc_weight == 7.0
+    with pytest.raises(SelfcalError, match=r"settings\.terms\.sc_weight"):
+        trained(photos, steps=5, settings=QUICK | {"classifier.dropout": 0.5})
+
+
+def test_other_data_in_the_folder_is_refused_by_name(photos):
+    trained(photos)
+    with pytest.raises(SelfcalError, match=r"holds another run; it differs in data\."):
+        selfcal.train("moons", "cg", "2/class", photos.parent / "r", steps=3, settings=QUICK)

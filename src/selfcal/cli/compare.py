@@ -44,6 +44,7 @@ def compare(
     vary: Vary = None,
     scales: str = "wide",
     score_seed: Whole | None = None,
+    label_free: Annotated[bool, Parameter(negative=())] = False,
     preset: Preset = None,
     seed: FirstSeed = 0,
     changes: Changes = None,
@@ -68,6 +69,8 @@ def compare(
         The grid that λ is chosen from: wide (1 to 6), or paper (0.5 to 2.5).
     score_seed
         Train one score model, with this seed, for all: seeds then differ in labelled images and guides alone.
+    label_free
+        Also record in each cell's outcome which λ would be chosen without labels, and what that costs.
     jobs
         Cells at a time; as many as there are cores, or one on a GPU, if left out.
     """
@@ -81,6 +84,7 @@ def compare(
         "scales": scales,
         "vary": vary or [],
         "score_seed": score_seed,
+        "label_free": label_free,
         "preset": preset,
         "jobs": jobs,
     }

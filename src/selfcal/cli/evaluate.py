@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfcal.cli.options import USUAL, FinishedRun, Sampling, TestLabels, Whole, number
-from selfcal.cli.terminal import app, out_console, say
+from selfcal.cli.options import USUAL, Anyway, MovedData, Sampling, TestLabels, TrainedRun, Whole, number
+from selfcal.cli.terminal import app, out_console, say, say_unfinished
+from selfcal.core.errors import SelfcalError
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -15,29 +16,35 @@ if TYPE_CHECKING:
 
 @app.command
 def evaluate(
-    run: FinishedRun,
+    run: TrainedRun,
     /,
     *,
     scales: str | None = None,
     count: Whole | None = None,
+    minutes: float = 4.0,
     sampling: Sampling = USUAL,
     features: str = "auto",
     inception_weights: Path | None = None,
     intervals: bool = True,
     test_labels: TestLabels = None,
     seed: Whole = 0,
+    data: MovedData = None,
+    anyway: Anyway = False,
 ) -> None:
-    """Measure a run: every metric of the paper into RUN/metrics.json, and a table.
+    """Measure a run: every metric of the paper into RUN/metrics.json, beside earlier ones, and a table.
 
     Example: selfcal evaluate runs/digits --scales 0.5,1,2
 
     Parameters
     ----------
     scales
-        Guidance scales separated by commas, "paper" for its grid, or "wide" for one that reaches further; the best
-        is chosen on separate samples.
+        Guidance scales separated by commas, "paper" for its grid, or "wide" for one that reaches further: all are
+        reported, the best is chosen on separate samples. If left out, the wide grid is tried and only the best
+        reported.
     count
-        Samples per λ; as many as there are training images, at most 5000, if left out.
+        Samples per λ; if left out, as many as there are training images, at most 5000 and what the minutes allow.
+    minutes
+        How long it may take, about, where the count is left out.
     features
         auto, cnn (trained on all labels; bundled for digits), identity (the numbers themselves),
         efficientnet-lite0 (its distance is FD-EffNetLite0, not FID) or inception.
@@ -50,15 +57,18 @@ def evaluate(
     """
     from selfcal.run import load
 
-    the_run, options = load(run), {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
-    options |= {"scales": wanted_scales(scales, the_run.method.grids), "test_labels": test_labels}
+    if not 0 < minutes < float("inf"):
+        raise SelfcalError(f"--minutes {minutes}: a time above 0 is needed")
+    the_run = load(run, data=data, anyway=anyway)
+    options: dict[str, Any] = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
+    options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
     print_report(the_run, the_run.evaluate(show_progress=True, **options))
 
 
-def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | None:
-    if text is None:
-        return None
+def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | str:
+    if text is None or text == "auto":
+        return "auto"
     names = ", ".join(grids)
     values = grids[text] if text in grids else [number(s, f"--scales (numbers, or {names})") for s in text.split(",")]
     return list(dict.fromkeys(values))
@@ -72,6 +82,7 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
     if report["diverged"]:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
+    say_unfinished(run)
     print_numbers(run, report["results"], str(run.path))
     if report["guide"]:
         clean = report["guide"][0]
@@ -81,16 +92,46 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
             highlight=False,
         )
     print_learned(report)
-    say(f"written to {run.path / 'metrics.json'}")
-    scales = [r["scale"] for r in report["results"]]
-    if len(scales) > 1 and any(r["chosen"] and r["scale"] == max(scales) for r in report["results"]):
-        say(f"the largest scale, {max(scales):g}, was chosen: more guidance might be better still")
+    print_classes(report["results"])
+    earlier = len(report["earlier"])
+    say(f"written to {run.path / 'metrics.json'}" + (f", beside {earlier} earlier evaluation(s)" if earlier else ""))
+    print_choice(run, report)
     if len(report["results"]) > 1:
         from selfcal.report.figures import guidance_curve
 
         figure = run.path / "guidance.svg"
         write_text(figure, guidance_curve(report["results"]))
         say(f"density, coverage and intra-FID over the scales: {figure}")
+
+
+def print_choice(run: Run, report: dict[str, Any]) -> None:
+    """Which λ `sample` will take now, by what it was chosen, and what the other way of choosing would have cost."""
+    choice, scales = report["chosen"], [row["scale"] for row in report["selection"]]
+    if len(scales) < 2:
+        return
+    if choice["scale"] is None:
+        say(f"no λ is recommended; it could be chosen by {choice['by']}")
+        return
+    say(f"λ = {choice['scale']:g} was chosen by {choice['by']}; selfcal sample {run.path} takes it from now on")
+    if choice["ratio"] is not None:
+        say(
+            f"without labels λ = {choice['without_labels']:g} would have been chosen, whose intra-FD is "
+            f"{choice['ratio']:.3f} times that of λ = {choice['with_labels']:g} ({choice['ratio_on']})"
+        )
+    if choice["scale"] == max(scales):
+        say(f"the largest scale, {max(scales):g}, was chosen: more guidance might be better still")
+
+
+def print_classes(results: list[dict[str, Any]], most: int = 20) -> None:
+    """Every class by itself at the chosen λ, where that can be told and they are not too many to read."""
+    from selfcal.report.columns import COLUMNS
+
+    rows: list[dict[str, Any]] = next((r["by_class"] for r in results if r["chosen"]), [])
+    for row in rows if len(rows) <= most else []:
+        known = [COLUMNS[key] for key in row if key in COLUMNS]
+        name = results[0]["distance"]
+        parts = [f"{c.name.replace('FID', name)} {c.written(row[c.key])}" for c in known]
+        say(f"  {row['class']}: {', '.join(parts)}")
 
 
 def print_learned(report: dict[str, Any]) -> None:

@@ -43,7 +43,17 @@ TestLabels = Annotated[
     Path | None, Parameter(help="A CSV or TSV of labels that are only judged by: of images in test/, or in the pile.")
 ]
 RunOut = Annotated[Path, Parameter(help="The run directory to make or continue.")]
-Steps = Annotated[Whole | None, Parameter(help="Training steps of each network, instead of the preset's.")]
+Steps = Annotated[
+    Whole | None,
+    Parameter(help="Training steps of each network, instead of the preset's; more than before make a run longer."),
+]
+Minutes = Annotated[
+    float | None,
+    Parameter(
+        help="Time for training all networks, from which their steps are planned at this machine's speed; more than "
+        "before make a finished run longer. Sampling and evaluation come on top."
+    ),
+]
 Preset = Annotated[str | None, Parameter(help="Settings to start from; by default the one that fits the data.")]
 Seed = Annotated[Whole, Parameter(help="Chooses the labelled images, the first weights and all noise.")]
 Changes = Annotated[
@@ -94,7 +104,16 @@ Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
 
 # --- what is done with a run ------------------------------------------------------------------------
 
+MovedData = Annotated[
+    Path | None, Parameter(name="--data", help="Where the run's data lies now, if it moved; checked by its hash.")
+]
+Anyway = Annotated[
+    bool, Parameter(negative=(), help="Go on although the data has changed, with the images as they are now.")
+]
 FinishedRun = Annotated[Path, Parameter(help="A finished run directory.")]
+TrainedRun = Annotated[
+    Path, Parameter(help="A run directory; of one that was stopped, the latest checkpoints are used, and marked so.")
+]
 
 
 @Parameter(name="*")

@@ -5,21 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from selfcal.cli.options import USUAL, FinishedRun, Sampling, Whole
-from selfcal.cli.terminal import app, say
+from selfcal.cli.options import USUAL, Sampling, TrainedRun, Whole, number
+from selfcal.cli.terminal import app, say, say_unfinished
 
 if TYPE_CHECKING:
     from selfcal.diffusion.samples import Samples
+    from selfcal.run import Run
 
 
 @app.command
 def sample(
-    run: FinishedRun,
+    run: TrainedRun,
     /,
     *,
     classes: str | None = None,
     count: Whole = 64,
-    scale: float | None = None,
+    scale: str = "auto",
     sampling: Sampling = USUAL,
     seed: Whole = 0,
     out: Path | None = None,
@@ -35,7 +36,8 @@ def sample(
     count
         Images in all, spread evenly over the classes.
     scale
-        Strength of the guidance: λ of a classifier (1 if left out), or w of classifier-free guidance (0 if left out).
+        Strength of the guidance: λ of a classifier, or w of classifier-free guidance. auto: the one that the last
+        `selfcal evaluate` chose; before one, the method's usual one (λ = 1, w = 0).
     seed
         The same seed gives the same images.
     out
@@ -49,9 +51,26 @@ def sample(
     target = out or next_folder(the_run.path / "samples")
     check_target(target, is_image=len(the_run.shape) == 3)
     names = None if classes is None else the_run.classes_named(classes)
-    samples = the_run.sample(names, count, scale, seed=seed, show_progress=True, **choices)
+    strength = wanted_scale(the_run, scale, sampling.guide)
+    samples = the_run.sample(names, count, strength, seed=seed, show_progress=True, **choices)
     samples.save(target)
+    say_unfinished(the_run)
     say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")
+
+
+def wanted_scale(run: Run, text: str, guide: str | None) -> float | None:
+    """The number that was typed; or what `auto` comes to, and that is said."""
+    if text != "auto":
+        return number(text, "--scale (a number, or auto)")
+    if guide is not None or run.method.guide == "conditional":
+        return None
+    scale, by = run.recommended_scale()
+    name = "λ" if run.method.guide == "classifier" else "w"
+    if by is None:
+        say(f"{name} = {scale:g}, the method's usual one; selfcal evaluate {run.path} chooses one for this run")
+    else:
+        say(f"{name} = {scale:g}, chosen by selfcal evaluate ({by})")
+    return scale
 
 
 def write_grid(samples: Samples, target: Path) -> str:

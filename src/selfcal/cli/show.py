@@ -42,6 +42,8 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     if about["metrics"] and about["metrics"]["results"]:
         try:
             print_numbers(the_run, about["metrics"]["results"], "metrics.json")
+            if about["metrics"].get("earlier"):
+                say(f"{len(about['metrics']['earlier'])} earlier evaluation(s) are in {run / 'metrics.json'}")
         except (KeyError, TypeError, ValueError, AttributeError):
             raise SelfcalError(
                 f"{run / 'metrics.json'} is not as `selfcal evaluate` writes it; evaluate again"
@@ -60,6 +62,8 @@ def table_of(about: dict[str, Any], roles: set[str]) -> Table:
         f"{data['name']}: {data['examples']} examples, {len(data['classes'])} classes, {data['shape']}",
     )
     table.add_row("labels", f"{about['labels']} ({about['labelled']} seen), seed {about['seed']}")
+    for name, words in plan_in_words(about).items():
+        table.add_row(name, words)
     for network, steps in about["steps"].items():
         sha = about["weights_sha256"].get(network, "")
         table.add_row(network, f"step {about['step'].get(network, 0)} of {steps}   {sha[:16]}")
@@ -70,6 +74,17 @@ def table_of(about: dict[str, Any], roles: set[str]) -> Table:
         if section not in set(NETWORKS) - roles:
             table.add_row(section, settings_in_words(values))
     return table
+
+
+def plan_in_words(about: dict[str, Any]) -> dict[str, str]:
+    """What the settings started from, the time they were planned for, and how long the run was before."""
+    words = {"preset": about["preset"] or ""}
+    if about["pace"]:
+        each = ", ".join(f"{name} {seconds:.3g}" for name, seconds in about["pace"]["seconds"].items())
+        words["planned"] = f"for {about['pace']['minutes']:g} minutes; seconds of a step: {each}"
+    before = [", ".join(f"{role} {steps}" for role, steps in steps.items()) for steps in about["lengthened"]]
+    words["lengthened"] = "; ".join(f"from {steps} steps" for steps in before)
+    return {name: text for name, text in words.items() if text}
 
 
 def settings_in_words(values: dict[str, Any]) -> str:

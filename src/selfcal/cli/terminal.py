@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cyclopts import App
 from rich.console import Console
 
 from selfcal import __version__
+
+if TYPE_CHECKING:
+    from selfcal.run import Run
 
 app = App(
     name="selfcal",
@@ -15,6 +20,14 @@ app = App(
 )
 out_console = Console()
 problem_console = Console(stderr=True)
+
+
+def say_unfinished(run: Run) -> None:
+    """A run that was stopped is used as it is, and its user is told so."""
+    from selfcal.training.directory import unfinished_in_words
+
+    if run.unfinished:
+        say(f"{run.path} is unfinished: {unfinished_in_words(run.unfinished)}; what follows is of its checkpoints")
 
 
 def say(sentence: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Preset, Reading, RunOut, Seed, Steps, Track
+from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Minutes, Preset, Reading, RunOut, Seed, Steps, Track
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def train(
     out: RunOut,
     score: Path | None = None,
     steps: Steps = None,
+    minutes: Minutes = None,
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
@@ -45,7 +46,8 @@ def train(
     dry_run
         Only say what it would take: parameters, FLOPs, memory, time on this machine. Writes nothing.
     """
-    options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
+    options: dict[str, Any] = {"seed": seed, "steps": steps, "minutes": minutes}
+    options |= {"preset": preset, "settings": changes or []}
     options |= reading.choices()
     if dry_run:
         print_what_it_takes(data, method, labels, options)
@@ -57,10 +59,11 @@ def train(
 
 def print_what_it_takes(data: str, method: str, labels: str | None, options: dict[str, Any]) -> None:
     from selfcal.cli.plan_table import print_plan
+    from selfcal.training.pace import within_minutes
     from selfcal.training.plan import plan
     from selfcal.training.request import Request
 
-    print_plan(out_console, plan(Request(data, method, labels, **options).prepared()))
+    print_plan(out_console, plan(within_minutes(Request(data, method, labels, **options).prepared())))
 
 
 def print_end(run: Run) -> None:
@@ -76,6 +79,8 @@ def print_end(run: Run) -> None:
             f"{stage}: {labels['kept']} of {labels['unlabelled']} unlabelled images got a label{right}",
             highlight=False,
         )
+    if previews := sorted((run.path / "samples").glob("preview-*.png"), key=lambda p: p.stat().st_mtime):
+        say(f"Pictures on the way: {run.path / 'samples'}/preview-*.png, the last of them {previews[-1]}")
     say(
         f"{run.path} is finished: {run.method.title}, "
         f"{run.config['labelled']} of {run.config['data']['examples']} training examples labelled.\n"

@@ -100,6 +100,6 @@ def _lines(title: str, total: int, done: int, seconds: float = 10.0) -> Tick:
         if now - last >= seconds or done == total:
             last, rate = now, (done - start) / max(now, 1e-9)
             left = f"{(total - done) / rate:.0f} s left" if rate else ""
-            console.print(f"{title}: {done}/{total}  {rate:,.1f}/s  {left}  {words}", highlight=False)
+            console.print(f"{title}: {done}/{total}  {rate:,.1f}/s  {left}  {words}", highlight=False, soft_wrap=True)
 
     return tick

@@ -153,6 +153,22 @@ class Settings(Section):
     sampling: SamplingSettings = SamplingSettings()
     run: RunSettings = RunSettings()
 
+    def dotted(self) -> dict[str, Any]:
+        """Every setting by its dotted name, as JSON has it."""
+        sections = self.model_dump(mode="json").items()
+        return {f"{section}.{name}": value for section, values in sections for name, value in values.items()}
+
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """The same but for these, by their dotted names."""
+        tree = self.model_dump(mode="json")
+        for key, value in changes.items():
+            _put(tree, key, value)
+        return _validated(tree)
+
+    def with_steps(self, steps: Mapping[str, int]) -> Settings:
+        """The same with other numbers of steps, by network."""
+        return self.changed({f"{role}.steps": number for role, number in steps.items()})
+
 
 def presets() -> list[str]:
     folder = resources.files("selfcal.core") / "presets"
@@ -189,6 +205,10 @@ def resolve(preset: str, changes: Mapping[str, Any] | Iterable[str] = (), steps:
             tree.setdefault(network, {})["steps"] = steps
     for key, value in pairs(changes):
         _put(tree, key, value)
+    return _validated(tree)
+
+
+def _validated(tree: dict[str, Any]) -> Settings:
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
@@ -205,11 +225,7 @@ def pairs(changes: Mapping[str, Any] | Iterable[str]) -> list[tuple[str, Any]]:
 
 def keys() -> dict[str, Any]:
     """Every setting by its dotted name, with its default."""
-    return {
-        f"{section}.{name}": value
-        for section, values in Settings().model_dump().items()
-        for name, value in values.items()
-    }
+    return Settings().dotted()
 
 
 def _split(change: str) -> tuple[str, str]:

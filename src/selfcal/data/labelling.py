@@ -38,17 +38,20 @@ def labelled_by(data: Dataset, path: Path, judging: bool = False) -> tuple[Datas
 
 def _by_place(rows: list[Row], names: Names, path: Path) -> dict[Place, Row]:
     """The labelled rows by their examples; files that are not there, meant twice or labelled twice are all named."""
-    found: dict[Place, Row] = {}
+    found: dict[Place | str, Row] = {}
     strange, vague, twice = list[str](), list[str](), list[str]()
     for row in rows:
         places = names.find(row.file)
         if row.label is None or (len(places) == 1 and places[0][0] == SKIPPED):
             continue
-        if len(places) != 1:
+        before = found.setdefault(places[0] if len(places) == 1 else row.file, row)
+        if before is row and len(places) != 1:
             (vague if places else strange).append(repr(row.file))
-        elif (before := found.setdefault(places[0], row)).label != row.label:
+        if before.label != row.label:
             twice.append(f"{row.file!r} two labels, {before.label!r} and {row.label!r}")
     name = names.data.name
+    if twice:
+        raise SelfcalError(f"{path} gives {listed(twice, MOST)}; keep one of them")
     if strange:
         verb = "is" if len(strange) == 1 else "are"
         raise SelfcalError(
@@ -59,11 +62,9 @@ def _by_place(rows: list[Row], names: Names, path: Path) -> dict[Place, Row]:
         raise SelfcalError(
             f"{path} names {listed(vague, MOST)}, as several images of {name} are called; add the folder"
         )
-    if twice:
-        raise SelfcalError(f"{path} gives {listed(twice, MOST)}; keep one of them")
     if not found:
         raise SelfcalError(f"{path} has no rows with a label")
-    return found
+    return {place: row for place, row in found.items() if not isinstance(place, str)}
 
 
 def _with_classes(data: Dataset, rows: dict[Place, Row], path: Path) -> Dataset:

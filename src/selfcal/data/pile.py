@@ -34,6 +34,7 @@ def read(train: list[Path], test: list[Path], root: Path, size: int | None = Non
         _check_sizes(headers, root, {} if skip_broken else broken)
     grey = all(headers[file].grey for file in train if file in headers)
     values = _decoded(headers, broken, grey, size, str(root))
+    broken = {file: broken[file] for file in [*train, *test] if file in broken}
     if broken and not skip_broken:
         raise SelfcalError(_broken_in_words(broken, root))
     headers = {file: header for file, header in headers.items() if file in values}
@@ -90,12 +91,13 @@ def _check_sizes(headers: dict[Path, Header], root: Path, broken: dict[Path, str
     usual = sizes.most_common(1)[0][0]
     like = next(file for file, h in headers.items() if (h.width, h.height) == usual)
     odd = [f"{_name(f, root)} is {h.width}×{h.height}" for f, h in headers.items() if (h.width, h.height) != usual]
+    more = f" and {sizes[usual] - 1} more are" if sizes[usual] > 1 else " is"
     least = min(min(size) for size in sizes)
     advice = next((size for size in USUAL_SIZES if size <= min(least, 64)), least)
     also = f" Besides, {_broken_in_words(broken, root)}" if broken else ""
     raise SelfcalError(
-        f"the images of {root} have different sizes: {_name(like, root)} is {usual[0]}×{usual[1]} as are "
-        f"{sizes[usual] - 1} more, {listed(odd, 20)}; give --size N to use the middle square of each at N×N pixels, "
+        f"the images of {root} have different sizes: {_name(like, root)}{more} {usual[0]}×{usual[1]}, "
+        f"{listed(odd, 20)}; give --size N to use the middle square of each at N×N pixels, "
         f"for instance --size {advice}, or resize them to one size.{also}"
     )
 
@@ -131,6 +133,8 @@ def _notes(
             notes.append(
                 f"{small} images are smaller than {size}×{size} and were enlarged: a smaller --size is sharper"
             )
+    if colour and (strays := sum(header.grey for header in headers.values())):
+        notes.append(f"{strays} grey files among colour ones are read as colour")
     if not colour and (strays := sum(not headers[file].grey for file in test)):
         notes.append(f"{strays} colour test images are read as grey, as all training images are")
     deep = [file for file, header in headers.items() if header.deep]

@@ -24,14 +24,29 @@ def cache_folder() -> Path:
 
 def remembered(name: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
     """The tensors called `name`, from the cache, or made and put there; name them by what they depend on."""
-    file = cache_folder() / f"{name}.tensors"
-    if file.exists():
-        try:
-            return _read(file)
-        except (OSError, ValueError, SafetensorError) as error:
-            say(f"{file} is damaged ({reason(error)}); it is made again")
-    tensors = {key: value.contiguous() for key, value in make().items()}
-    content = save(tensors)
+    found = kept(name)
+    if found is not None:
+        return found
+    tensors = make()
+    keep(name, tensors)
+    return tensors
+
+
+def kept(name: str) -> dict[str, Tensor] | None:
+    """What the cache holds under that name, if it is whole."""
+    file = file_of(name)
+    if not file.exists():
+        return None
+    try:
+        return _read(file)
+    except (OSError, ValueError, SafetensorError) as error:
+        say(f"{file} is damaged ({reason(error)}); it is made again")
+        return None
+
+
+def keep(name: str, tensors: dict[str, Tensor]) -> None:
+    """Put them there; a cache that cannot be written stops nothing."""
+    file, content = file_of(name), save({key: value.contiguous() for key, value in tensors.items()})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(file, hashlib.sha256(content).hexdigest().encode() + content)
@@ -39,7 +54,15 @@ def remembered(name: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Te
         say(f"{file} cannot be written ({reason(error)}), and would be made again next time")
         with suppress(OSError):
             file.unlink(missing_ok=True)
-    return tensors
+
+
+def forget(name: str) -> None:
+    with suppress(OSError):
+        file_of(name).unlink(missing_ok=True)
+
+
+def file_of(name: str) -> Path:
+    return cache_folder() / f"{name}.tensors"
 
 
 def _read(file: Path) -> dict[str, Tensor]:

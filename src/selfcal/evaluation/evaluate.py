@@ -7,89 +7,128 @@ number of the chosen λ is not the luckiest of several.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from selfcal.core.errors import SelfcalError
-from selfcal.data.dataset import Dataset
+from selfcal.core.progress import say
 from selfcal.diffusion.generator import Sampling, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.samples import Samples
+from selfcal.evaluation import choice, effort
 from selfcal.evaluation import features as extractors
 from selfcal.evaluation.features import Features
 from selfcal.evaluation.guide import Subject, ece_interval, guide_by_sigma, guide_split, learned_by_sigma
-from selfcal.evaluation.reference import NEIGHBOURS, Reference
+from selfcal.evaluation.label_free import guides_classes
+from selfcal.evaluation.reference import NEIGHBOURS, Reference, has_class_references
 from selfcal.metrics import interval
 from selfcal.metrics.comparable import ENOUGH
 
-MOST = 5000  # samples, unless the user asks for more
 ALONE = ("unconditional", "classifier-only-unconditional", "classifier-only")  # rows of guidance.GUIDES
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The words of `selfcal evaluate`; what is None is left to the subject and to the time there is."""
+
+    scales: Sequence[float] | str | None = None  # "auto": a grid to choose from
+    count: int | None = None
+    how: Sampling = field(default_factory=Sampling)
+    features: str = "auto"
+    intervals: bool = True
+    curve: bool = True  # report every scale, or the chosen one
+    seed: int = 0
+    alone: bool = False
+    label_free: bool = True  # also choose λ without class references
+    minutes: float = effort.MINUTES
+    grid: Sequence[float] = ()  # what "auto" tries
+
+
 def evaluate(
     subject: Subject,
-    *,
-    scales: Sequence[float] | None = None,
-    count: int | None = None,
-    how: Sampling | None = None,
-    features: str = "auto",
-    intervals: bool = True,
-    curve: bool = True,
-    seed: int = 0,
+    asked: Asked,
     show_progress: bool = False,
-    alone: bool = False,
     keep: Callable[[Samples], None] = lambda samples: None,
 ) -> dict[str, Any]:
     """The report; see `Run.evaluate`, which writes it."""
-    scales = checked_scales(scales, subject)
-    count = how_many(count, subject.data)
-    judge = extractors.find(features, subject.data, show_progress)
+    scales, is_automatic = wanted_scales(asked, subject)
+    reports_all = asked.curve and not is_automatic
+    plan = planned(subject, asked, scales, len(scales) if reports_all else 1, is_automatic)
+    if show_progress and plan.seconds > 2:
+        say(plan.in_words(scales, len(scales) if reports_all else 1))
+    judge = extractors.find(asked.features, subject.data, show_progress)
     reference = Reference(subject.data, judge, show_progress)
-    guide = guide_by_sigma(subject)
-    calibration = ece_interval(subject) if guide and intervals else {}
-    learned = learned_by_sigma(subject)
-    y = spread(range(len(subject.data.classes)), count)
+    guide = guide_by_sigma(subject, show_progress)
+    own = of_the_guide(subject, guide, show_progress)
+    learned = own.pop("learned")
+    about = provenance(subject, judge, reference, plan.count) | own
+    calibration = ece_interval(subject) if guide and asked.intervals else {}
+    classes = range(len(subject.data.classes))
 
-    def draw(scale: float, sample_seed: int) -> Samples:
-        return subject.generator.sample(y, replace(how or Sampling(), scale=scale), sample_seed, show_progress)
+    def draw(count: int, seed: int, **changes: Any) -> Samples:
+        how = replace(asked.how, **changes)
+        return subject.generator.sample(spread(classes, count), how, seed, show_progress)
 
-    def draw_alone(guide: str) -> Samples:
-        return subject.generator.sample(y, replace(how or Sampling(), guide=guide), seed, show_progress)
-
-    trials = {s: reference.measure(draw(s, seed + SELECTION))[0] for s in (scales if len(scales) > 1 else ())}
-    chosen_on = {s: values["intra_fid"] for s, values in trials.items() if values["intra_fid"] is not None}
-    best = min(chosen_on, key=lambda s: chosen_on[s]) if chosen_on else scales[0]
+    trials = tried(
+        scales, lambda s: draw(plan.for_choosing, asked.seed + SELECTION, scale=s), reference, subject, asked
+    )
+    best = choice.chosen(scales, trials)
     results = []
-    for scale in scales if curve else (best,):
-        samples = draw(scale, seed)
+    for scale in scales if reports_all else (fallback(best, scales, subject),):
+        samples = draw(plan.count, asked.seed, scale=scale)
         keep(samples)
-        values, ranges = reference.measure(samples, intervals)
+        values, ranges = reference.measure(samples, asked.intervals)
         results.append(
             {
-                **provenance(subject, judge, count),
+                **about,
                 "scale": scale,
+                "agreement": None,  # unless measured
                 **values,
-                "ece": guide[0]["ece"] if guide else None,
-                "guide_accuracy": guide[0]["accuracy"] if guide else None,
-                "sc_fraction": sum(row["guide"] or 0.0 for row in learned) / len(learned) if learned else None,
+                "by_class": reference.by_class(samples),
                 "intervals": None if ranges is None else ranges | calibration,
-                "interval_method": interval.METHOD if intervals else None,
+                "interval_method": interval.METHOD if asked.intervals else None,
                 "sampler": samples.made["sampler"],
                 "evaluations": samples.made["evaluations"],
-                "sample_seed": seed,
-                "selection_intra_fid": chosen_on.get(scale),
-                "chosen": scale == best,
+                "sample_seed": asked.seed,
+                "selection_intra_fid": trials.get(scale, {}).get("intra_fid"),
+                "selection_label_free_fid": trials.get(scale, {}).get("label_free_fid"),
+                "chosen": scale == best.scale,
             }
         )
+    selection = [{"scale": s, **values} for s, values in trials.items()]
     return {
         "results": results,
-        "selection": [{"scale": s, **values} for s, values in trials.items()],
+        "chosen": best.in_json(results, selection),
+        "selection": selection,
         "guide": guide,
         "guide_split": guide_split(subject)[2] if guide else None,
         "learned": learned,
-        "alone": measured_alone(subject, reference, draw_alone, keep) if alone else [],
+        "alone": measured_alone(subject, reference, lambda g: draw(plan.count, asked.seed, guide=g), keep)
+        if asked.alone
+        else [],
     }
+
+
+def tried(
+    scales: Sequence[float], draw: Callable[[float], Samples], reference: Reference, subject: Subject, asked: Asked
+) -> dict[float, dict[str, Any]]:
+    """λ -> what was measured on the samples to choose by; nothing where there is nothing to choose."""
+    if len(scales) < 2:
+        return {}
+    without_labels = guides_classes(subject, reference, reference.show_progress) if asked.label_free else None
+    rows = {}
+    for scale in scales:
+        samples = draw(scale)
+        rows[scale] = dict(reference.measure(samples)[0])
+        rows[scale]["label_free_fid"] = None if without_labels is None else without_labels(samples)
+    return rows
+
+
+def fallback(best: choice.Choice, scales: Sequence[float], subject: Subject) -> float:
+    """The λ that is reported alone: the chosen one, else the method's usual one, else the first asked for."""
+    usual = subject.generator.usual.scale or 0.0
+    return best.scale if best.scale is not None else usual if usual in scales else scales[0]
 
 
 def measured_alone(
@@ -111,26 +150,40 @@ def measured_alone(
     return rows
 
 
-def checked_scales(scales: Sequence[float] | None, subject: Subject) -> Sequence[float]:
-    """As asked for; the method's usual one if left out."""
+def wanted_scales(asked: Asked, subject: Subject) -> tuple[Sequence[float], bool]:
+    """As asked for; the method's usual one if left out. "auto" is the grid, if there is something to choose by."""
+    scales, usual = asked.scales, (subject.generator.usual.scale or 0.0,)
+    if isinstance(scales, str):
+        if scales != "auto":
+            raise SelfcalError(f"--scales {scales!r} is neither numbers nor auto")
+        can_choose = has_class_references(subject.data) or "classifier" in subject.generator.networks
+        return (asked.grid if can_choose and asked.how.guide is None and asked.grid else usual), True
     if scales is None:
-        return (subject.generator.usual.scale or 0.0,)
+        return usual, False
     if not scales or not all(0 <= s < float("inf") for s in scales):
         raise SelfcalError(f"--scales {', '.join(map(str, scales))}: one or several numbers of at least 0 are needed")
-    return scales
+    return scales, False
 
 
-def how_many(count: int | None, data: Dataset) -> int:
-    """Samples per guidance scale: as asked for, or about as many as there are training images."""
-    classes = len(data.classes)
-    if count is None:
-        return max(2, min(MOST, len(data.x)) // classes) * classes
-    if count < 2 * classes:
-        raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
-    return count
+def planned(subject: Subject, asked: Asked, scales: Sequence[float], reported: int, sparing: bool) -> effort.Effort:
+    how = replace(asked.how, scale=max(scales))
+    effort.how_many(asked.count, subject.data)  # refused before anything is measured
+    seconds = effort.seconds_per_sample(subject.generator, how)
+    tried = len(scales) if len(scales) > 1 else 0
+    return effort.planned(asked.count, subject.data, seconds, tried, reported, asked.minutes, sparing)
 
 
-def provenance(subject: Subject, judge: Features, count: int) -> dict[str, Any]:
+def of_the_guide(subject: Subject, guide: list[dict[str, float]], show_progress: bool) -> dict[str, Any]:
+    learned = learned_by_sigma(subject, show_progress)
+    return {
+        "ece": guide[0]["ece"] if guide else None,
+        "guide_accuracy": guide[0]["accuracy"] if guide else None,
+        "sc_fraction": sum(row["guide"] or 0.0 for row in learned) / len(learned) if learned else None,
+        "learned": learned,
+    }
+
+
+def provenance(subject: Subject, judge: Features, reference: Reference, count: int) -> dict[str, Any]:
     """What a number must say of itself to be compared."""
     return {
         **subject.about,
@@ -143,5 +196,7 @@ def provenance(subject: Subject, judge: Features, count: int) -> dict[str, Any]:
         "reference": "train",
         "reference_examples": len(subject.data.x),
         "reference_sha256": subject.data.sha256,
-        "reference_per_class": subject.data.fewest_per_class,
+        "reference_per_class": reference.per_class,
+        "reference_of_classes": reference.class_split,
+        "kid_pairs": reference.kid_pairs,
     }

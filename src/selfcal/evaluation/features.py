@@ -38,6 +38,8 @@ class Features:
     embed: Callable[[Tensor], Tensor]
     classify: Callable[[Tensor], Tensor] | None = None
     recognise: Callable[[Tensor], Tensor] | None = None  # probabilities of its own classes, for the inception score
+    second: Callable[[Tensor], Tensor] | None = None  # as classify, of too few labels to be called a judge
+    knows_no_labels: bool = False  # its features tell classes apart without having been told of the data's
     distance: str = "FID"  # what the Fréchet distance of these features is called
 
 
@@ -68,15 +70,35 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
 def automatic(data: Dataset, show_progress: bool = False) -> Features:
     """For photos a network that has seen photos; for other images a cnn, where labels abound and it is trained within
     minutes; otherwise the numbers themselves."""
-    if not data.is_image:
-        return identity(data, show_progress)
-    channels, *sides = data.shape
-    is_photo, is_small = channels == 3 and min(sides) > SMALLEST_PHOTO, math.prod(sides) <= LARGEST_FOR_CNN
-    if (is_photo or not is_small) and efficientnet.is_installed():
+    if wants_photos(data) and efficientnet.is_installed():
         return efficientnet_lite0(data, show_progress)
-    if is_photo or not is_small:
+    if wants_photos(data):
         say("features of a network that knows photos would measure more: pip install 'selfcal[features]'")
-    return (cnn if is_small and data.fewest_per_class >= ENOUGH else identity)(data, show_progress)
+    enough = data.is_image and is_small(data) and data.fewest_per_class >= ENOUGH
+    return (cnn if enough else identity)(data, show_progress)
+
+
+def without_true_labels(data: Dataset, show_progress: bool = False) -> Features:
+    """For images whose labels are a guide's: those of photos know no labels, a judge is taught by the guide's."""
+    if wants_photos(data) and efficientnet.is_installed():
+        embed, sha256 = efficientnet.load()
+        return Features("efficientnet-lite0", sha256, remembering(_batched(embed, LARGE)))
+    if not data.is_image or not is_small(data):
+        return identity(data, show_progress)
+    net, sha256 = judge.trained_on(data, show_progress, judge.STUDENT_STEPS)
+    net.requires_grad_(False)
+    return Features(f"{data.name}-student-cnn", sha256, _batched(net.trunk))
+
+
+def wants_photos(data: Dataset) -> bool:
+    """Photos, and images of which a small network would learn too slowly."""
+    if not data.is_image:
+        return False
+    return not is_small(data) or (data.shape[0] == 3 and min(data.shape[1:]) > SMALLEST_PHOTO)
+
+
+def is_small(data: Dataset) -> bool:
+    return math.prod(data.shape[1:]) <= LARGEST_FOR_CNN
 
 
 def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
@@ -85,7 +107,9 @@ def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
     embed, sha256 = efficientnet.load()
     name = f"efficientnet-lite0 at {efficientnet.SIDE} px"
     return with_linear_judge(
-        Features(name, sha256, _batched(embed, LARGE), distance="FD-EffNetLite0"), data, show_progress
+        Features(name, sha256, _batched(embed, LARGE), knows_no_labels=True, distance="FD-EffNetLite0"),
+        data,
+        show_progress,
     )
 
 
@@ -93,7 +117,8 @@ def inception_2015(file: Path, data: Dataset, show_progress: bool = False) -> Fe
     """The 2048 numbers that the FID of the literature compares."""
     check_images(data, "inception")
     embed, recognise, sha256 = inception.load(file)
-    features = Features("inception-2015", sha256, _batched(embed, LARGE), recognise=_batched(recognise, LARGE))
+    features = Features("inception-2015", sha256, _batched(embed, LARGE), knows_no_labels=True)
+    features = replace(features, recognise=_batched(recognise, LARGE))
     return with_linear_judge(features, data, show_progress)
 
 
@@ -103,13 +128,16 @@ def check_images(data: Dataset, name: str) -> None:
 
 
 def with_linear_judge(features: Features, data: Dataset, show_progress: bool) -> Features:
-    """The same features; they also tell the data's classes, where enough labels are known to learn that."""
+    """The same features; they also tell the data's classes: as a judge, where enough labels are known to learn them,
+    else as a second opinion."""
     embed = remembering(features.embed)
     features = replace(features, embed=embed)
-    if data.fewest_per_class < LEAST:
+    if len(data.classes) < 2 or data.fewest_per_class < 1:
         return features
     labelled = data.y != UNLABELED
     judge = linear_judge.fit(reference(features, data, show_progress)[labelled], data.y[labelled], len(data.classes))
+    if data.fewest_per_class < LEAST:
+        return replace(features, second=lambda x: judge(embed(x)))
     return replace(features, classify=lambda x: judge(embed(x)))
 
 

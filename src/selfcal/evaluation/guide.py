@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 from torch import Tensor
 
 from selfcal import metrics
+from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.generator import Generator
 from selfcal.diffusion.guidance import inner_unconditional
@@ -16,8 +19,15 @@ from selfcal.diffusion.scores import UNLABELED, ScoreFn
 from selfcal.metrics import interval
 
 REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
-MOST_LEARNED = 500  # images on which losses of scores are measured
-DRAWS = 5000  # but no more in all: large test sets are thinned there
+LARGER_IMAGES = ((16 * 16, 5000, 500), (32 * 32, 2000, 500))  # pixels up to which: draws, images for losses
+BEYOND = (1000, 200)
+
+
+def draws_and_images(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Noisy images per level on which the guide is judged, at most (large test sets are thinned there), and images on
+    which losses of scores are measured: fewer where networks are slower."""
+    pixels = math.prod(shape[1:]) if len(shape) == 3 else 1
+    return next(((draws, images) for most, draws, images in LARGER_IMAGES if pixels <= most), BEYOND)
 
 
 @dataclass(frozen=True)
@@ -40,20 +50,22 @@ def guide_split(subject: Subject) -> tuple[Tensor, Tensor, str]:
     return data.x[hidden], data.y[hidden], "training images whose labels were hidden"
 
 
-def learned_by_sigma(subject: Subject) -> list[dict[str, float | None]]:
+def learned_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict[str, float | None]]:
     """At growing noise, the denoising loss of the guide's inner score and of the score model, as fractions of a zero
     score's: 1 has learned nothing. On images that were not trained on, where there are any."""
     generator, data = subject.generator, subject.data
     networks = generator.networks
     if "classifier" not in networks:
         return []
-    x0 = evenly(data.x_test if len(data.x_test) else data.x, MOST_LEARNED)
+    x0 = evenly(data.x_test if len(data.x_test) else data.x, draws_and_images(data.shape)[1])
     scores = {"guide": inner_unconditional(networks["classifier"]), "score": networks.get("score")}
     table: list[dict[str, float | None]] = []
-    for sigma in levels(generator):
-        z = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
-        row = {role: None if s is None else _fraction(s, x0, z, sigma, generator) for role, s in scores.items()}
-        table.append({"sigma": sigma, **row})
+    with bar("losses of the scores", len(levels(generator)), show=show_progress and is_large(data.shape)) as tick:
+        for sigma in levels(generator):
+            z = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
+            row = {role: None if s is None else _fraction(s, x0, z, sigma, generator) for role, s in scores.items()}
+            table.append({"sigma": sigma, **row})
+            tick(1, "noise levels")
     return table
 
 
@@ -91,27 +103,35 @@ def ece_interval(subject: Subject) -> dict[str, list[float] | None]:
     return interval.jackknife(of, of(torch.ones(len(x), dtype=torch.bool)), len(x))
 
 
-def guide_by_sigma(subject: Subject) -> list[dict[str, float]]:
+def guide_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict[str, float]]:
     """Accuracy and calibration of the guide at σ_min (clean images) and at growing noise; nothing without a guide."""
     generator = subject.generator
     x, y, _ = guide_split(subject)
     if "classifier" not in generator.networks or not len(x):
         return []
-    rng = torch.Generator().manual_seed(0)
+    rng, (draws, _) = torch.Generator().manual_seed(0), draws_and_images(generator.shape)
     table = []
-    for i, sigma in enumerate(levels(generator)):
-        repeats = 1 if i == 0 else max(1, min(REPEATS, DRAWS // len(x)))
-        thinned = slice(None, None, 1 if i == 0 else -(-len(x) // DRAWS))
-        noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
-        if i > 0:  # the smallest level stands for clean images
-            noisy = noisy + sigma * torch.randn(noisy.shape, generator=rng)
-        probabilities, truth = generator.predict_proba(noisy, sigma), y[thinned].repeat(repeats)
-        table.append(
-            {
-                "sigma": sigma,
-                "accuracy": metrics.generation_accuracy(probabilities, truth),
-                "ece": metrics.expected_calibration_error(probabilities, truth),
-                "confidence": float(probabilities.max(-1).values.double().mean()),
-            }
-        )
+    with bar("the guide at every noise", len(levels(generator)), show=show_progress and is_large(x.shape[1:])) as tick:
+        for i, sigma in enumerate(levels(generator)):
+            repeats = 1 if i == 0 else max(1, min(REPEATS, draws // len(x)))
+            thinned = slice(None, None, 1 if i == 0 else -(-len(x) // draws))
+            noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
+            if i > 0:  # the smallest level stands for clean images
+                noisy = noisy + sigma * torch.randn(noisy.shape, generator=rng)
+            table.append({"sigma": sigma, **quality(generator, noisy, sigma, y[thinned].repeat(repeats))})
+            tick(1, "noise levels")
     return table
+
+
+def quality(generator: Generator, x: Tensor, sigma: float, y: Tensor) -> dict[str, float]:
+    probabilities = generator.predict_proba(x, sigma)
+    return {
+        "accuracy": metrics.generation_accuracy(probabilities, y),
+        "ece": metrics.expected_calibration_error(probabilities, y),
+        "confidence": float(probabilities.max(-1).values.double().mean()),
+    }
+
+
+def is_large(shape: Sequence[int]) -> bool:
+    """Images whose networks take more than a moment."""
+    return len(shape) == 3 and math.prod(shape[1:]) > LARGER_IMAGES[0][0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from pathlib import Path
 
 import torch
@@ -21,10 +22,12 @@ from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
 from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
-from selfcal.evaluation.cache import remembered
+from selfcal.evaluation.cache import forget, keep, kept, remembered
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128
+STUDENT_STEPS = 300  # of one that learns a guide's labels: enough to tell classes apart, too few to learn its mistakes
+SAVE_SECONDS = 15.0  # between saves of an unfinished training
 
 
 class Judge(nn.Module):
@@ -49,34 +52,77 @@ def bundled(channels: int, classes: int, height: int) -> tuple[Judge, str]:
     return _read(Judge(channels, classes, height), BUNDLED), file_sha256(BUNDLED)
 
 
-def trained_on(data: Dataset, show_progress: bool = False) -> tuple[Judge, str]:
+def trained_on(data: Dataset, show_progress: bool = False, steps: int | None = None) -> tuple[Judge, str]:
     """The judge of this data set, trained once and kept in the user's cache under the data's hash."""
     judge = Judge(data.shape[0], len(data.classes), data.shape[1])
-    weights = remembered(f"judge-{data.sha256[:32]}", lambda: dict(fit(judge, data, show_progress).state_dict()))
+    name = f"judge-{data.sha256[:32]}" + ("" if steps is None else f"-{steps}")
+    weights = remembered(name, lambda: dict(fit(judge, data, show_progress, steps, name).state_dict()))
     judge.load_state_dict(weights)
+    forget(f"{name}-unfinished")
     return judge.eval(), hashlib.sha256(save(weights)).hexdigest()
 
 
-def fit(judge: Judge, data: Dataset, show_progress: bool = False) -> Judge:
-    """Adam with linear decay on slightly noisy images; leaves the caller's random state alone."""
+def fit(
+    judge: Judge, data: Dataset, show_progress: bool = False, steps: int | None = None, name: str | None = None
+) -> Judge:
+    """Adam with linear decay on slightly noisy images; leaves the caller's random state alone.
+
+    name: in the cache, where an unfinished training is kept every few seconds, and goes on with the same bits.
+    """
     labelled = data.y != UNLABELED
-    x, y = data.x[labelled], data.y[labelled]
-    title = f"training the judge of {data.name}"
-    with torch.random.fork_rng(devices=[]), bar(title, STEPS, show=show_progress) as tick:
+    x, y, steps = data.x[labelled], data.y[labelled], steps or STEPS
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for module in judge.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 module.reset_parameters()
         optimiser = torch.optim.Adam(judge.parameters(), lr=2e-3)
-        for step in range(STEPS):
-            pick = torch.randint(len(x), (BATCH,))
-            optimiser.param_groups[0]["lr"] = 2e-3 * (1 - step / STEPS)
-            loss = F.cross_entropy(judge(x[pick] + 0.1 * torch.randn_like(x[pick])), y[pick])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            tick(1, "")
+        done = 0 if name is None else resume(judge, optimiser, f"{name}-unfinished")
+        saved = time.monotonic()
+        with bar(f"training the judge of {data.name}", steps, done, show=show_progress) as tick:
+            for step in range(done, steps):
+                pick = torch.randint(len(x), (BATCH,))
+                optimiser.param_groups[0]["lr"] = 2e-3 * (1 - step / steps)
+                loss = F.cross_entropy(judge(x[pick] + 0.1 * torch.randn_like(x[pick])), y[pick])
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                tick(1, "")
+                if name is not None and time.monotonic() - saved > SAVE_SECONDS:
+                    keep(f"{name}-unfinished", unfinished(judge, optimiser, step + 1))
+                    saved = time.monotonic()
     return judge.eval()
+
+
+def unfinished(judge: Judge, optimiser: torch.optim.Optimizer, step: int) -> dict[str, Tensor]:
+    """All that the next step depends on."""
+    moments = optimiser.state_dict()["state"]
+    return {
+        **{f"judge.{key}": value for key, value in judge.state_dict().items()},
+        **{f"adam.{i}.{key}": value for i, values in moments.items() for key, value in values.items()},
+        "step": torch.tensor(step),
+        "random": torch.get_rng_state(),
+    }
+
+
+def resume(judge: Judge, optimiser: torch.optim.Optimizer, name: str) -> int:
+    """Go on from what was kept, if it fits; the steps that are done."""
+    found = kept(name)
+    if found is None:
+        return 0
+    begun = judge.state_dict()
+    weights = {key: found.get(f"judge.{key}") for key in begun}
+    if any(w is None or w.shape != begun[key].shape for key, w in weights.items()):
+        return 0
+    judge.load_state_dict(weights)
+    moments: dict[int, dict[str, Tensor]] = {}
+    for key, value in found.items():
+        if key.startswith("adam."):
+            _, i, what = key.split(".", 2)
+            moments.setdefault(int(i), {})[what] = value
+    optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
+    torch.set_rng_state(found["random"])
+    return int(found["step"])
 
 
 def _read(judge: Judge, file: Path) -> Judge:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from selfcal.evaluation.cache import remembered
 from selfcal.evaluation.features import Features, reference
 from selfcal.evaluation.sides import Frechet, Groups, Kernel, Neighbourhoods
 from selfcal.metrics import interval
+from selfcal.metrics.kid import SUBSET, is_for_subsets
 from selfcal.metrics.prdc import Balls, pairs_of
 
 NEIGHBOURS = 5
@@ -70,18 +73,39 @@ def percents(title: str, pairs: int, show: bool) -> Iterator[Count]:
         yield count
 
 
+def has_class_references(data: Dataset) -> bool:
+    return class_references(data)[0] is not None
+
+
+def class_references(data: Dataset) -> tuple[str | None, Dataset]:
+    """Which images tell how each class is distributed: training images of known class, else those of the test split;
+    None where neither are enough."""
+    if data.fewest_per_class >= LEAST:
+        return "train", data
+    if data.classes and len(data.x_test):
+        names = tuple(map(str, range(len(data.x_test))))
+        test = replace(data, x=data.x_test, y=data.y_test, names=names, x_test=data.x_test[:0], y_test=data.y_test[:0])
+        if test.fewest_per_class >= LEAST:
+            return "test", test
+    return None, data
+
+
 class Reference:
     """The real images, all together and by class, against which sets of samples are measured."""
 
     def __init__(self, data: Dataset, judge: Features, show_progress: bool = False) -> None:
-        self.judge = judge
-        real = reference(judge, data, show_progress)
-        classes = range(len(data.classes)) if data.fewest_per_class >= LEAST else range(0)
-        by_class = [real[data.y == c] for c in classes]
+        self.judge, self.show_progress, self.classes = judge, show_progress, data.classes
+        self.features = real = reference(judge, data, show_progress)
+        self.class_split, known = class_references(data)
+        self.per_class = known.fewest_per_class
+        of_known = real if known is data else reference(judge, known, show_progress)
+        classes = range(len(data.classes)) if self.class_split else range(0)
+        by_class = [of_known[known.y == c] for c in classes]
         pairs = sum(pairs_of(len(part)) for part in (real, *by_class))
         with percents(f"distances in {data.name}", pairs, show_progress and len(real) > LARGE) as count:
             self.whole = Side(real, count)
             self.of_class = {c: Side(part, count) for c, part in zip(classes, by_class, strict=True)}
+        self.kid_pairs = f"subsets of {SUBSET}" if is_for_subsets(real) else "all"
 
     def intra_fid(self, samples: Samples) -> float | None:
         return self.measure(samples)[0]["intra_fid"]
@@ -94,6 +118,24 @@ class Reference:
         if not intervals:
             return values, None
         return values, {name: interval.of_leave_outs(values[name], n) for name, n in numbers.items()}
+
+    def by_class(self, samples: Samples) -> list[dict[str, Any]]:
+        """The chief numbers of every class by itself, where they can be told."""
+        fake, rows = self.judge.embed(samples.x), []
+        seen = None if self.judge.classify is None else self.judge.classify(samples.x)
+        for c, name in enumerate(self.classes):
+            members, side = samples.y == c, self.of_class.get(c)
+            if not members.any() or (side is None and seen is None):
+                continue
+            alone, row = Groups.in_turn(int(members.sum()), 1), dict[str, Any]({"class": name})
+            if side is not None and len(alone.of) > 1:
+                row["intra_fid"] = float(side.frechet(fake[members], alone)[0])
+                near = None if side.near is None else side.near(fake[members], alone)[0].tolist()
+                row |= {} if near is None else {"intra_density": near[0], "intra_coverage": near[1]}
+            if seen is not None:
+                row["accuracy"] = metrics.generation_accuracy(seen[members], samples.y[members])
+            rows.append(row)
+        return rows
 
     def _distances(self, fake: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor | None]:
         """A key here, and a row of report/columns.py, make a column of every table."""
@@ -113,15 +155,20 @@ class Reference:
         """What the judge makes of the images: how sure and how varied it finds them, and whether they are as asked."""
         probabilities = None if self.judge.classify is None else self.judge.classify(samples.x)
         recognised = probabilities if self.judge.recognise is None else self.judge.recognise(samples.x)
+        second = None if self.judge.second is None else self.judge.second(samples.x)
         scores = accuracy = None
         if recognised is not None:
             scores = [metrics.inception_score(recognised[mask], splits=1)[0] for mask in groups.masks()]
         if probabilities is not None:
             accuracy = [metrics.generation_accuracy(probabilities[m], samples.y[m]) for m in groups.masks()]
-        return {
+        numbers = {
             "inception_score": None if scores is None else torch.tensor(scores, dtype=torch.float64),
             "accuracy": None if accuracy is None else torch.tensor(accuracy, dtype=torch.float64),
         }
+        if second is not None:  # where too few labels are known for a judge
+            agreement = [metrics.generation_accuracy(second[m], samples.y[m]) for m in groups.masks()]
+            numbers["agreement"] = torch.tensor(agreement, dtype=torch.float64)
+        return numbers
 
     def _intra(self, metric: Callable, fake: Tensor, y: Tensor, groups: Groups) -> Tensor | None:
         """The mean over the classes; None where too few images are known to be of a class to tell how it is

@@ -24,6 +24,7 @@ from selfcal.nets.forms import ScoreModel
 from selfcal.nets.own_module import own_form
 from selfcal.run import Run
 from selfcal.training import processes, tracking
+from selfcal.training.directory import recorded
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
 from selfcal.training.request import Prepared, Request, default_preset
@@ -89,10 +90,12 @@ def adopt(
     chosen = preset or guide_preset(pile)
     changes = guide_on_score(adopted, guide_on, resolve(chosen, changes).noise.sigma_data) | changes
     request = replace(request, preset=chosen, settings=changes | adopted.settings)
-    wanted = request.prepared(pile)
+    wanted, before = request.prepared(pile), recorded(Path(out))
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
-    wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile)
+    if before is not None:  # what both knew when the run began, whatever the preset is by now
+        noise = {key: before["settings"]["noise"][key.removeprefix("noise.")] for key in noise}
+    wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile, before)
     if shown(show_progress) and processes.accelerator().is_main_process:
         low, high = noise["noise.sigma_min"], noise["noise.sigma_max"]
         say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")

@@ -13,6 +13,7 @@ from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.interop.portable import MAIN, write_code
 from selfcal.nets.builders import form_recipe, network_recipe
 from selfcal.run import Run
+from selfcal.training.directory import unfinished_in_words
 from selfcal.training.lock import check_claim
 
 ROLES = ("score", "classifier", "conditional")
@@ -41,7 +42,12 @@ def export(run: Run, out: str | Path) -> Path:
     except ImportError:
         raise SelfcalError("export needs diffusers; install it with: pip install 'selfcal[diffusers]'") from None
     index: dict[str, Any] = {"_class_name": [MAIN, "SelfcalPipeline"], "_diffusers_version": version("diffusers")}
-    networks = run.networks  # complains about unfinished runs before anything is written
+    if run.unfinished:
+        raise SelfcalError(
+            f"{run.path} is not finished ({unfinished_in_words(run.unfinished)}); give the train command again, then "
+            "export it"
+        )
+    networks = run.networks  # before anything is written
     for role in ROLES:
         if role not in networks or own_module(run, role):
             index[role] = [None, None]

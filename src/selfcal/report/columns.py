@@ -54,6 +54,7 @@ RESULTS = (
     Column("intra_density", "intra-Den", "intra-density", "intra\nden", HIGHER, 2),
     Column("intra_coverage", "intra-Cov", "intra-coverage", "intra\ncov", HIGHER, 2),
     Column("accuracy", "Acc", "generation accuracy", "gen.\nacc", HIGHER, 3),
+    Column("agreement", "Agree", "agreement of a second classifier", "agree\nment", HIGHER, 3),
     Column("inception_score", "IS", "Inception score", "\nIS", HIGHER, 2),
     Column("ece", "ECE", "calibration error of the guide", "guide\nECE", LOWER, 3),
     Column("kid", "KID", "KID", "\nKID", LOWER, 3),
@@ -83,7 +84,9 @@ SAMPLE_QUALITY = columns("intra_fid", "fid", "density", "coverage")
 WITHIN_CLASSES = columns("intra_density", "intra_coverage", "accuracy", "inception_score")
 CALIBRATION = columns("ece", "guide_accuracy", "sc_fraction")
 ALONE = columns("fid", "inception_score", "intra_fid", "accuracy")
-EVALUATION = columns("intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "ece")
+EVALUATION = columns(
+    "intra_fid", "fid", "density", "coverage", "intra_density", "intra_coverage", "accuracy", "agreement", "ece"
+)
 COMPARISON = columns("intra_fid", "fid", "density", "coverage", "accuracy", "ece")  # on a terminal: as many as fit
 DEMO = columns("intra_fid", "fid", "accuracy", "density", "coverage", "intra_density", "intra_coverage", "ece")
 OVER_LABELS = columns("intra_fid", "intra_density", "intra_coverage")

@@ -46,8 +46,8 @@ def metric_over_scale(results: Iterable[Mapping[str, Any]], column: Column) -> s
         curve = [r for r in results if r["method"] == method]
         values = [r[column.key] for r in curve]
         axes.plot([r["scale"] for r in curve], values, "o-", ms=4, color=colour(method, i), label=method)
-        best = next(r for r in curve if r["chosen"])
-        axes.plot(best["scale"], best[column.key], "*", ms=14, color=colour(method, i))
+        for best in (r for r in curve if r["chosen"]):  # none, where there was nothing to choose by
+            axes.plot(best["scale"], best[column.key], "*", ms=14, color=colour(method, i))
     axes.set_xlabel("guidance scale λ")
     axes.set_ylabel(column.long_title)
     axes.set_ylim(bottom=0)
@@ -59,9 +59,9 @@ def guidance_curve(results: Iterable[Mapping[str, Any]]) -> str:
     """Density against coverage, and intra-FID, over λ: what more guidance buys and what it costs."""
     results = list(results)
     figure, (left, right) = panel(2)
-    best = next(r for r in results if r["chosen"])
     left.plot([r["coverage"] for r in results], [r["density"] for r in results], "o-", ms=4, color=OTHERS[0])
-    left.plot(best["coverage"], best["density"], "*", ms=14, color=OTHERS[0])
+    for best in (r for r in results if r["chosen"]):
+        left.plot(best["coverage"], best["density"], "*", ms=14, color=OTHERS[0])
     for r in results:
         left.annotate(f"{r['scale']:g}", (r["coverage"], r["density"]), xytext=(4, 4), textcoords="offset points")
     left.set_xlabel(COLUMNS["coverage"].name)

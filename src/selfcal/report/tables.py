@@ -21,11 +21,12 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str, s
     table = Table(title=escape(title), box=None, padding=(0, 1))
     for head in ("\nmethod", f"\n{strength}"):
         table.add_column(head, no_wrap=True)
-    for column in EVALUATION:  # a longer name than FID is explained below: a terminal is narrow
+    shown = [c for c in EVALUATION if c.key != "agreement" or any(r.get(c.key) is not None for r in results)]
+    for column in shown:  # a longer name than FID is explained below: a terminal is narrow
         head = column.narrow if distance(results[0]) == "FID" else column.narrow.replace("FID", "FD")
         table.add_column(head, justify="right", no_wrap=True)
     for r in results:
-        cells = [column.written(r.get(column.key)) for column in EVALUATION]
+        cells = [column.written(r.get(column.key)) for column in shown]
         cells[0] += reach(r)
         mark = " *" if r["chosen"] and len(results) > 1 else ""
         table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
@@ -43,6 +44,10 @@ def meaning(r: dict[str, Any]) -> str:
         words += f", FD: {distance(r)}"
     if r["intervals"]:
         words += ", ±: 95 % interval"
+    if r.get("reference_of_classes") == "test":
+        words += f", of each class: {r['reference_per_class']} or more test images"
+    if r.get("agreement") is not None:
+        words += "; agreement: samples in which a linear classifier of the given labels sees the class asked for"
     if r["intra_fid"] is None:
         words += f"; intra-metrics need more than the {r['reference_per_class']} known images of a class"
     if r["biased"]:

@@ -26,7 +26,7 @@ from selfcal.data.sources import load_data, spelled
 from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
-from selfcal.training import checkpoints, records
+from selfcal.training import checkpoints, examples, records
 from selfcal.training.journal import Journal
 from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
@@ -37,6 +37,16 @@ MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the has
 MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
 MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
 MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
+MAY_DIFFER |= {"settings.run.preview_every"}  # pictures change nothing
+NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
+
+
+@dataclass(frozen=True)
+class Access:
+    """How the data is reached: where it lies now, if it moved; and whether data that has changed will do."""
+
+    source: str | None = None
+    anyway: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,7 @@ class RunDirectory:
     path: Path
     config: dict[str, Any]
     own: Callable[..., Any] | None = None  # the user's module, in a run that adopted one
+    access: Access = Access()
 
     @property
     def method(self) -> Method:
@@ -84,13 +95,28 @@ class RunDirectory:
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
+        """The examples it was trained on and the labels it was shown, verified; or anyway those that are there now."""
         about = self.config["data"]
-        source = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
-        pile = load_data(source, about.get("size"), bool(about.get("skip_broken")))
-        data, labels = reveal(pile, self.config["labels"], self.config["seed"])
-        if data.sha256 != about["sha256"]:
-            raise SelfcalError(f"{about['source']} has changed since {self.path} was trained on it")
+        here = str(self.path / KEPT) if about["source"] == KEPT else spelled(about["source"])
+        found = load_data(self.access.source or here, about.get("size"), bool(about.get("skip_broken")))
+        try:
+            data, labels = reveal(found, self.config["labels"], self.config["seed"])
+        except SelfcalError:  # labels that no longer fit: what has changed is said below
+            data, labels = found, None
+        if labels is None or data.sha256 != about["sha256"]:
+            known = records.read_if_there(self.path / examples.FILE, records.Examples)
+            change = examples.Change(data, None if known is None else examples.Examples.read(known), self.config)
+            where = self.access.source or about["source"]
+            said = f"{where} has changed since {self.path} was trained on it"
+            data, labels = change.settled(said, self.access.anyway)
         return judged_by(data, about["test_labels"]) if about.get("test_labels") else data, labels
+
+    def remember_examples(self, data: Dataset, labels: Tensor) -> None:
+        """One by one, unless they are a built-in data set's, which do not change, or too many."""
+        if data.published or self.config["data"]["source"] == KEPT or len(data.x) > examples.MOST:
+            return
+        if not (self.path / examples.FILE).exists():
+            self.write(examples.FILE, examples.Examples.of(data, labels).in_json())
 
     @property
     def data(self) -> Dataset:
@@ -110,27 +136,49 @@ class RunDirectory:
         """How many labels the classifier gave and how many are right, by stage."""
         return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
 
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """What `selfcal evaluate` found, the newest first; None before."""
+        return records.read_if_there(self.path / "metrics.json", records.Metrics)
+
     def write(self, name: str, value: Any) -> None:
         """One of its JSON files."""
         with surfaced(f"cannot write {self.path / name}"):
             write_json(self.path / name, value)
 
+    @property
+    def unfinished(self) -> dict[str, tuple[int, int]]:
+        """By network (step, steps) of those that are not at their last step; the first is where training goes on."""
+        found = {}
+        for stage in self.stages:
+            step, steps = self.step_of(stage), stage.settings(self.settings).steps
+            if step < steps:
+                found[stage.name] = step, steps
+        return found
+
+    def step_of(self, stage: Stage) -> int:
+        """Of its newest checkpoint; 0 where there is none."""
+        return max(checkpoints.steps_saved(self.checkpoints(stage.name)), default=0)
+
     @cached_property
     def networks(self) -> dict[str, nn.Module]:
-        """The trained networks by role, with averaged weights; of several stages with one role, the last."""
+        """The networks by role, with averaged weights; of several stages with one role, the last that has begun.
+
+        Also of a run that is not finished, which says so: `unfinished`.
+        """
         if self.diverged:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
-        return {stage.role: self.trained(stage) for stage in {s.role: s for s in self.stages}.values()}
+        last = {stage.role: stage for stage in self.stages if self.step_of(stage)}
+        if not last:
+            first = self.stages[0]
+            raise SelfcalError(
+                f"{self.checkpoints(first.name)} holds no checkpoint yet; run the train command again to continue it"
+            )
+        return {role: self.trained(stage) for role, stage in last.items()}
 
     def trained(self, stage: Stage) -> nn.Module:
-        """A finished stage's network; one that the config does not describe is not built at all."""
-        step, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
-        wanted = stage.settings(self.settings).steps
-        if step < wanted:
-            raise SelfcalError(
-                f"the {stage.name} network of {self.path} is at step {step} of {wanted}; "
-                "give the train command again to finish it"
-            )
+        """A stage's network; one that the config does not describe is not built at all."""
+        _, weights, _ = checkpoints.load_average(self.checkpoints(stage.name))
         request = self.settings, self.shape, len(self.classes)
         if stage.settings(self.settings).network == "adopted-module":
             return own_model(stage.build(*request), self.own, weights, self.path).to(self.device)
@@ -164,6 +212,9 @@ class RunDirectory:
         return {
             "path": str(self.path),
             **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
+            "preset": self.config.get("preset"),
+            "pace": self.config.get("pace"),
+            "lengthened": self.config.get("lengthened", []),
             "step": steps,
             "steps": wanted,
             "finished": steps == wanted,
@@ -173,38 +224,64 @@ class RunDirectory:
             "learned": learned(self.journal.lines()),
             "weights_sha256": hashes,
             "settings": self.config["settings"],
-            "metrics": records.read_if_there(self.path / "metrics.json", records.Metrics),
+            "metrics": self.metrics,
         }
 
 
-def open_directory(path: str | Path, own: Callable[..., Any] | None = None) -> RunDirectory:
+def unfinished_in_words(unfinished: dict[str, tuple[int, int]]) -> str:
+    """Which networks are where."""
+    return ", ".join(f"the {name} network is at step {step} of {steps}" for name, (step, steps) in unfinished.items())
+
+
+def open_directory(
+    path: str | Path, own: Callable[..., Any] | None = None, access: Access | None = None
+) -> RunDirectory:
     """own: the user's module, in a run that adopted one."""
     path = Path(path)
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK), own)
+    run = RunDirectory(path, records.read_config(path / MARK), own, access or Access())
     table.find(run.config["method"])
     return run
 
 
+def recorded(out: Path) -> dict[str, Any] | None:
+    """The config.json there, if this is a run directory."""
+    return open_directory(out).config if (out / MARK).is_file() else None
+
+
+Amend = Callable[[RunDirectory, dict[str, Any], list[str]], dict[str, Any] | None]
+"""From the run that is there, the config wanted and the names of what differs: the config it gets, if it may."""
+
+
 @contextmanager
-def claimed(out: Path, config: dict[str, Any]) -> Iterator[None]:
+def claimed(out: Path, config: dict[str, Any], amend: Amend = lambda *_: None) -> Iterator[None]:
     """Make the run directory, or recognise it as this very run; nobody else trains in it meanwhile."""
 
-    def differing() -> list[str]:
+    def amended() -> dict[str, Any] | None:
         there = open_directory(out)
-        complete = {"settings": there.settings.model_dump(mode="json")}  # settings added since have their defaults
-        return sorted(set(differences(there.config | complete, config)) - MAY_DIFFER)
+        return amend(there, config, unlike(there, config))
+
+    def differing() -> list[str]:
+        return [] if amended() else unlike(open_directory(out), config)
 
     check_claim(out, "run", MARK, differing)  # before the lock file would be written into somebody else's folder
     with surfaced(f"cannot write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
     with sole_owner(out):
         check_claim(out, "run", MARK, differing)
-        if not (out / MARK).exists():
+        new = amended() if (out / MARK).exists() else config
+        if new is not None:
             with surfaced(f"cannot write to {out}"):
-                write_json(out / MARK, config)
+                write_json(out / MARK, new)
         yield
+
+
+def unlike(there: RunDirectory, config: dict[str, Any]) -> list[str]:
+    """Names of what two runs differ in, of all that training depends on."""
+    complete = {"settings": there.settings.model_dump(mode="json")}  # settings added since have their defaults
+    a, b = ({k: v for k, v in c.items() if k not in NOTES} for c in (there.config | complete, config))
+    return sorted(set(differences(a, b)) - MAY_DIFFER)
 
 
 def divergence_in_words(report: dict[str, Any]) -> str:

@@ -32,6 +32,14 @@ class Donor:
                 self.write(folder)
 
 
+def taking_over(donor: RunDirectory, wanted: Prepared) -> Prepared:
+    """Its score model is as long as it is, where nobody asked for a length."""
+    said = wanted.asked
+    if said["steps"] is not None or "score.steps" in said["settings"]:
+        return wanted
+    return wanted.with_steps({"score": donor.settings.score.steps})
+
+
 def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     """Another run's score model, which must be finished and fit this data and these settings."""
     where, folder = f"--score {donor.path}", donor.checkpoints("score")

@@ -19,9 +19,13 @@ from selfcal.data.memory import in_memory, keep
 from selfcal.data.pool import Pool
 from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
-from selfcal.training.directory import RunDirectory, claimed, open_directory
+from selfcal.training.directory import MARK, RunDirectory, claimed, open_directory
 from selfcal.training.donor import Donor
 from selfcal.training.learned import IDLE, idle_in_words, learned
+from selfcal.training.longer import in_words as longer_in_words
+from selfcal.training.longer import lengthened, longer
+from selfcal.training.pace import Pace, corrected, paced
+from selfcal.training.pace import in_words as pace_in_words
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
@@ -45,13 +49,21 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
     accelerator, watching = processes.accelerator(), watching or Watching()
     watching = replace(watching, show_progress=shown(watching.show_progress))
     check_shares(wanted, accelerator.num_processes)
+    there = open_directory(out) if (out / MARK).is_file() else None
+    wanted, pace = paced(wanted, there, donor is not None, accelerator)
     with ExitStack() as held:
         if accelerator.is_main_process:
-            held.enter_context(claimed(out, wanted.config(None if donor is None else donor.sha256)))
+            config = wanted.config(None if donor is None else donor.sha256)
+            notes = {} if pace is None else {"pace": {"minutes": wanted.request.minutes, "seconds": dict(pace.seconds)}}
+            held.enter_context(claimed(out, config | notes, amended))
         wait_for_everyone(accelerator)
         run = open_directory(out, None if donor is None else donor.network)
+        if accelerator.is_main_process:
+            run.remember_examples(wanted.data, wanted.labels)
         if run.diverged:
             return run
+        if accelerator.is_main_process:
+            say_plan(run, there, wanted, pace)
         if donor is not None and accelerator.is_main_process:
             donor.take_over(run.checkpoints("score"))
         if in_memory(wanted.request.data) and accelerator.is_main_process:
@@ -67,12 +79,26 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:
-            train_stages(run, wanted, accelerator, stop, watching)
+            train_stages(run, wanted, accelerator, stop, watching, pace if there is None else None)
         except Diverged as divergence:
             if accelerator.is_main_process:
                 run.write("diverged.json", divergence.report)
             wait_for_everyone(accelerator)
-    return run
+    return open_directory(out)
+
+
+def amended(there: RunDirectory, config: dict[str, Any], differing: list[str]) -> dict[str, Any] | None:
+    """A run that is there may be made longer; nothing else of it changes."""
+    return lengthened(there, config) if longer(there, config, differing) else None
+
+
+def say_plan(run: RunDirectory, there: RunDirectory | None, wanted: Prepared, pace: Pace | None) -> None:
+    """What was planned, and what making a run longer means."""
+    if pace is not None:
+        say(pace_in_words(wanted, pace))
+    steps = {stage.role: stage.settings(run.settings).steps for stage in run.stages}
+    for sentence in [] if there is None else longer_in_words(there, steps):
+        say(f"{run.path}, {sentence}")
 
 
 def both(first: OnStep | None, second: OnStep) -> OnStep:
@@ -96,7 +122,12 @@ def check_shares(wanted: Prepared, world: int) -> None:
 
 
 def train_stages(
-    run: RunDirectory, wanted: Prepared, accelerator: Accelerator, stop: StopRequest, watching: Watching
+    run: RunDirectory,
+    wanted: Prepared,
+    accelerator: Accelerator,
+    stop: StopRequest,
+    watching: Watching,
+    pace: Pace | None = None,
 ) -> None:
     """One after the other; a later one may build on the networks of those before."""
     networks: dict[str, nn.Module] = {}
@@ -104,12 +135,14 @@ def train_stages(
         if stage.role == "score" and run.own is not None:
             networks[stage.role] = run.trained(stage)  # a module of the user's own: nothing here could train it
             continue
+        if pace is not None and networks and stage.role not in networks:
+            run = with_corrected_steps(run, networks, pace, accelerator)
         pool = Pool(wanted.labels)
         if stage.pseudo_labels:
             pool = with_pseudo_labels(run, stage, networks["classifier"], wanted, accelerator)
         context = Context(run.settings, pool.label_fraction, dict(networks))
-        batches = Batches(wanted.data.x, pool)
-        training = StageTraining(run, stage, context, batches, accelerator, watching.on_step)
+        batches, every = Batches(wanted.data.x, pool), wanted.settings.run.preview_every
+        training = StageTraining(run, stage, context, batches, accelerator, watching.on_step, every)
         networks[stage.role] = training.finish(stop, bool(watching.show_progress))
         if accelerator.is_main_process:
             fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)
@@ -117,6 +150,19 @@ def train_stages(
                 say(f"{run.path}, {stage.name}: {idle_in_words(fraction, stage.settings(run.settings))}")
         if stage.name == watching.until:
             break
+
+
+def with_corrected_steps(
+    run: RunDirectory, begun: Mapping[str, nn.Module], pace: Pace, accelerator: Accelerator
+) -> RunDirectory:
+    """Before networks begin: their steps in view of the time that is left. Noted in config.json before it is true."""
+    if accelerator.is_main_process:
+        steps = corrected(run, begun, pace)
+        run.write(MARK, run.config | {"settings": run.settings.with_steps(steps).model_dump(mode="json")})
+        words = ", ".join(f"{role} {getattr(run.settings, role).steps:,} → {n:,} steps" for role, n in steps.items())
+        say(f"{run.path}: with {max(0.0, pace.left) / 60:.3g} minutes left, {words}")
+    wait_for_everyone(accelerator)
+    return open_directory(run.path)
 
 
 def with_pseudo_labels(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,17 +77,23 @@ class Plan:
 
 def plan(wanted: Prepared) -> Plan:
     """What `fit` of the same request would take."""
-    accelerator, networks, stages = Accelerator(), dict[str, nn.Module](), []
+    found = trials(wanted, Accelerator())
+    stages = [plan_stage(trial, stage.settings(wanted.settings)) for stage, trial in found]
+    sampling = wanted.settings.sampling
+    walk = look_up("sampler", sampling.sampler, SAMPLERS)
+    return Plan(tuple(stages), sampling.sampler, walk.evaluations(sampling.steps or walk.steps))
+
+
+def trials(wanted: Prepared, accelerator: Accelerator) -> Iterator[tuple[Stage, Trial]]:
+    """Every stage with a trial of it, in order; a later one may ask for the networks of those before."""
+    networks: dict[str, nn.Module] = {}
     batches = Batches(wanted.data.x, Pool(wanted.labels))
     for stage in wanted.method.stages(wanted.settings):
         context = Context(wanted.settings, batches.pool.label_fraction, dict(networks))
         with torch.random.fork_rng():
             trial = Trial(stage, context, batches, wanted.data, accelerator)
-            stages.append(plan_stage(trial, stage.settings(wanted.settings)))
+            yield stage, trial
         networks[stage.role] = trial.learner.network.eval().requires_grad_(False)
-    sampling = wanted.settings.sampling
-    walk = look_up("sampler", sampling.sampler, SAMPLERS)
-    return Plan(tuple(stages), sampling.sampler, walk.evaluations(sampling.steps or walk.steps))
 
 
 class Trial:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json
@@ -36,6 +36,22 @@ class DataRecord(Record):
     test_labels: str | None = None
 
 
+class Asked(Record):
+    """What was said of the settings, on the command line or in Python."""
+
+    preset: str | None
+    steps: int | None
+    minutes: float | None
+    settings: dict[str, Any]
+
+
+class PaceRecord(Record):
+    """What `--minutes` was planned with."""
+
+    minutes: float
+    seconds: dict[str, float]
+
+
 class Config(Record):
     """config.json."""
 
@@ -46,6 +62,10 @@ class Config(Record):
     labels_sha256: str
     seed: int
     settings: dict[str, Any]
+    preset: str | None = None
+    asked: Asked | None = None  # older runs do not tell
+    pace: PaceRecord | None = None
+    lengthened: list[dict[str, Count]] = []  # the steps at which it had been finished before
 
 
 class Divergence(Record):
@@ -65,6 +85,21 @@ class PseudoLabelReport(Record):
 
 class PseudoLabels(RootModel[dict[str, PseudoLabelReport]]):
     """pseudo_labels.json: a report by stage."""
+
+
+class Examples(Record):
+    """examples.json."""
+
+    names: list[str]
+    hashes: list[str]
+    truth: list[str]
+    labels: list[str]
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Examples:
+        if len({len(self.names), len(self.hashes), len(self.truth), len(self.labels)}) > 1:
+            raise ValueError("its lists have different lengths")
+        return self
 
 
 class Metrics(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, look_up
-from selfcal.core.settings import NETWORKS, Settings, presets, resolve
+from selfcal.core.settings import NETWORKS, Settings, pairs, presets, resolve
 from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
 from selfcal.data.label_files import is_label_file
@@ -43,14 +44,24 @@ class Request:
     size: int | None = None  # of images in a folder, cut and resized to it
     skip_broken: bool = False
     test_labels: str | Path | None = None  # a table of labels that only judge
+    minutes: float | None = None  # for all networks together, instead of a number of steps
 
-    def prepared(self, loaded: Dataset | None = None) -> Prepared:
-        """The data loaded (unless it is already), the labels chosen, the settings resolved, all fitting each other."""
-        method = table.find(self.method)
+    def prepared(self, loaded: Dataset | None = None, recorded: Mapping[str, Any] | None = None) -> Prepared:
+        """The data loaded (unless it is already), the labels chosen, the settings resolved, all fitting each other.
+
+        recorded: the config.json of the run that this request may be continuing.
+        """
+        method, changes = table.find(self.method), dict(pairs(self.settings))
+        check_minutes(self.minutes, self.steps, changes)
         pile = self.read() if loaded is None else loaded
-        request = replace(self, labels=chosen(pile, self.labels))
+        request = replace(self, labels=chosen(pile, self.labels), settings=changes)
         data, labels = reveal(pile, request.labels, self.seed)
-        settings = resolve(self.preset or default_preset(data), self.settings, self.steps)
+        settings, preset = None, None
+        if recorded is not None and recorded["data"]["shape"] == list(data.shape):
+            settings, preset = as_recorded(self, changes, recorded), recorded.get("preset")
+        if settings is None:
+            preset = self.preset or default_preset(data, score_given="score.network" in changes)
+            settings = resolve(preset, changes, self.steps)
         if settings.data.flips and not data.is_image:
             raise SelfcalError(f"data.flips mirrors images; {data.name} holds points")
         check_names(settings)
@@ -60,7 +71,7 @@ class Request:
             start_from_score(networks["classifier"], networks)
         judging = None if self.test_labels is None else judged_by(data, self.test_labels)  # wrong ones are told now
         words = in_words(judging or data, labels, str(request.labels), asked=self.labels is not None)
-        return Prepared(request, method, data, labels, settings, tuple(words))
+        return Prepared(request, method, data, labels, settings, tuple(words), preset)
 
     def how_read(self) -> dict[str, Any]:
         """For config.json, so that later commands read the same; nothing where nothing was asked for."""
@@ -87,6 +98,16 @@ class Prepared:
     labels: Tensor  # (N,), UNLABELED where hidden
     settings: Settings
     summary: tuple[str, ...] = ()  # of what was read, for whoever waits
+    preset: str | None = None  # what the settings started from
+
+    def with_steps(self, steps: Mapping[str, int]) -> Prepared:
+        """The same with other numbers of steps, by role."""
+        return replace(self, settings=self.settings.with_steps(steps))
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was said of the settings; the same words find the same run, whatever presets say by then."""
+        return asked(self.request, dict(pairs(self.request.settings)), self.settings)
 
     def config(self, score_from: str | None = None) -> dict[str, Any]:
         """config.json: everything resolved, enough to make the run again."""
@@ -109,8 +130,59 @@ class Prepared:
             "labels_sha256": hashlib.sha256(self.labels.numpy().tobytes()).hexdigest(),
             "seed": self.request.seed,
             "score_from": score_from,
+            "preset": self.preset,
+            "asked": self.asked,
             "settings": self.settings.model_dump(mode="json"),
         }
+
+
+def asked(request: Request, changes: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Values as they were understood: "5" on a command line is the 5 of Python."""
+    known = settings.dotted()
+    words = {"preset": request.preset, "steps": request.steps, "minutes": request.minutes}
+    return {**words, "settings": {key: known[key] for key in sorted(changes)}}
+
+
+def as_recorded(request: Request, changes: Mapping[str, Any], recorded: Mapping[str, Any]) -> Settings | None:
+    """The settings of the run there, where the same was asked for; more steps of it may be asked for, too.
+
+    Presets change from version to version, and with the device; a run goes on with what it began with.
+    """
+    there = Settings.model_validate(recorded["settings"])
+    wanted = there.changed(changes if request.steps is None else {**steps_of_all(request.steps), **changes})
+    said = recorded.get("asked")
+    if said is None:  # a run from before this was noted, when all images were treated alike
+        begun = resolve("images", changes, request.steps)
+        alike = request.preset is None and len(recorded["data"]["shape"]) == 3
+        return begun if alike and without_steps(begun.dotted()) == without_steps(there.dotted()) else None
+    mine = asked(request, changes, wanted)
+    if mine == said:
+        return there
+    same = all(without_steps(mine[key]) == without_steps(said[key]) for key in ("preset", "settings"))
+    return wanted if same and (request.minutes or request.steps or without_steps(changes) != changes) else None
+
+
+def steps_of_all(steps: int) -> dict[str, Any]:
+    return {f"{role}.steps": steps for role in NETWORKS}
+
+
+def without_steps(settings: Any) -> Any:
+    """All that must not change when a run is made longer; pictures on the way do not change it."""
+    if not isinstance(settings, Mapping):
+        return settings
+    free = {*steps_of_all(0), "run.preview_every"}
+    return {key: value for key, value in settings.items() if key not in free}
+
+
+def check_minutes(minutes: float | None, steps: int | None, changes: Mapping[str, Any]) -> None:
+    if minutes is None:
+        return
+    if not 0 < minutes < math.inf:
+        raise SelfcalError(f"--minutes {minutes:g}: a number above 0 is needed")
+    if steps is not None:
+        raise SelfcalError("--minutes chooses the steps of every network; leave out --steps, or --minutes")
+    if said := [key for key in changes if key in steps_of_all(0)]:
+        raise SelfcalError(f"--minutes chooses the steps of every network; leave out --set {said[0]}, or --minutes")
 
 
 def check_names(settings: Settings) -> None:
@@ -130,8 +202,11 @@ PHOTOS = {
 """By device: up to so many pixels, this preset."""
 
 
-def default_preset(data: Dataset, device: str | None = None) -> str:
-    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size."""
+def default_preset(data: Dataset, device: str | None = None, score_given: bool = False) -> str:
+    """A bundled data set has a preset of its own, other points are treated as moons; images go by their size.
+
+    score_given: only a guide is trained, for a score model that makes images of this very size.
+    """
     for own in (data.name, f"{data.name}-small"):
         if data.published and own in presets():
             return own
@@ -139,7 +214,9 @@ def default_preset(data: Dataset, device: str | None = None) -> str:
         return "moons"
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     by_size, side = PHOTOS[device], max(data.shape[1:])
-    name = next((preset for most, preset in by_size if side <= most), None)
+    name = next((preset for most, preset in by_size if side <= most), by_size[-1][1] if score_given else None)
+    if score_given:
+        return name if name and not any(s % resolve(name).classifier.patch for s in data.shape[1:]) else "images"
     if name is None:
         raise SelfcalError(
             f"{data.name} holds images of {pixels(data)} pixels; the largest that a network here learns on "

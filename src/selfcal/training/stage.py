@@ -23,6 +23,7 @@ from selfcal.training.beginning import freeze_encoder, start_from_score
 from selfcal.training.directory import RunDirectory
 from selfcal.training.journal import DIVERGED, ROLLED_BACK
 from selfcal.training.loop import Learner, Step
+from selfcal.training.preview import Previews
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.signals import Interrupted, StopRequest
 
@@ -77,9 +78,11 @@ class StageTraining:
         batches: Batches,
         accelerator: Accelerator,
         on_step: OnStep | None = None,
+        preview_every: int = 0,
     ) -> None:
         self.run, self.stage, self.context, self.batches = run, stage, context, batches
         self.accelerator, self.on_step = accelerator, on_step
+        self.previews = Previews(run, stage, context.networks, preview_every, accelerator.device)
         self.seed: int = run.config["seed"]
         self.folder = run.checkpoints(stage.name)
         self.journal = run.journal
@@ -147,15 +150,23 @@ class StageTraining:
                 note, save = "", self.scheduled(step.number)
                 if save or step.number % every.log_every == 0 or step.number == 1:
                     self._log(step.number, {**losses, "grad_norm": float(step.grad_norm), "lr": step.lr})
-                    note = " ".join(f"{name} {value:.3f}" for name, value in losses.items())
+                    note = self._note(losses)
                 tick(1, note)
                 leave = stop.agreed(self.accelerator)
                 if save or leave:
                     self._save(step.number)
+                if self.is_main and not leave and self.previews.due(step.number, total, learner.average.module):
+                    self.previews.draw(step.number, learner.average.module)
+                    tick(0, self._note(losses))
                 if leave and step.number < total:
                     raise Interrupted(
                         f"stopped after step {step.number} of {total} of the {self.stage.name} network, which is saved"
                     )
+
+    def _note(self, losses: Mapping[str, float]) -> str:
+        """Beside the bar: the losses, and where the newest picture is."""
+        note, latest = " ".join(f"{name} {value:.3f}" for name, value in losses.items()), self.previews.latest
+        return note if latest is None else f"{note} {latest}"
 
     def _log(self, step: int, values: Mapping[str, Any]) -> None:
         if self.is_main:

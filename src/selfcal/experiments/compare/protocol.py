@@ -8,6 +8,8 @@ from typing import Any
 
 from selfcal.core.settings import Settings
 
+UNSEEN = {"run.preview_every": 0}  # nobody watches a cell
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -21,6 +23,7 @@ class Protocol:
     score_labels: str  # the score model sees no labels; its run is opened with these
     scales: str = "paper"  # the grid from which λ is chosen; older comparisons knew no other
     score_seed: int | None = None  # of the one score model that all seeds share; None: each seed has its own
+    label_free: bool = False  # also record which λ would be chosen without labels, and at what price
     how_read: dict[str, Any] = field(default_factory=dict)  # size, skip_broken, test_labels, where asked for
 
     @cached_property
@@ -30,7 +33,7 @@ class Protocol:
     @property
     def training(self) -> dict[str, Any]:
         """What `train` is told of every cell."""
-        return {"preset": self.preset, "settings": self.changes, **self.how_read}
+        return {"preset": self.preset, "settings": self.changes | UNSEEN, **self.how_read}
 
     @property
     def changes(self) -> dict[str, Any]:

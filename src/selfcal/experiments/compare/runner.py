@@ -18,7 +18,7 @@ from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
 from selfcal.data.sources import load_data, recorded
-from selfcal.evaluation.evaluate import how_many
+from selfcal.evaluation.effort import how_many
 from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import Grid, canonical
 from selfcal.experiments.compare.protocol import Protocol
@@ -48,6 +48,7 @@ def compare(
     vary: Sequence[str] = (),
     scales: str = "wide",
     score_seed: int | None = None,
+    label_free: bool = False,
     jobs: int | None = None,
     command: str | None = None,
     show_progress: bool = False,
@@ -57,7 +58,8 @@ def compare(
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
     same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide" or "paper".
     vary: settings to try, "terms.sc_weight=1,10": each value makes rows of its own.
-    score_seed: of the one score model for all seeds, which then differ in labels and guides. jobs: cells at a time.
+    score_seed: of the one score model for all seeds, which then differ in labels and guides.
+    label_free: also record the λ that each cell would choose without labels. jobs: cells at a time.
     """
     pile = load_data(data, size, skip_broken)
     name = preset or default_preset(pile)
@@ -72,7 +74,16 @@ def compare(
     pile = with_labels(pile, cells, test_labels)
     how_read = Request(data, size=size, skip_broken=skip_broken, test_labels=test_labels).how_read()
     protocol = Protocol(
-        recorded(data), pile.sha256, name, changes, how_many(count, pile), cells[0].labels, scales, score_seed, how_read
+        recorded(data),
+        pile.sha256,
+        name,
+        changes,
+        how_many(count, pile),
+        cells[0].labels,
+        scales,
+        score_seed,
+        label_free,
+        how_read,
     )
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)

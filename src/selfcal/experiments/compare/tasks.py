@@ -138,6 +138,7 @@ class Cell:
             curve=False,
             alone=base(self.method) in TRIED_ALONE,
             keep=samples.append,
+            label_free=p.label_free,  # only recorded: the protocol chooses with labels
         )
         for row in (*report["results"], *report["selection"], *report["alone"]):
             row["method"] = self.method  # with what is varied

@@ -16,7 +16,7 @@ from selfcal.core.files import write_arrays, write_json
 from selfcal.data.sources import load_data
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation import features
-from selfcal.evaluation.evaluate import how_many
+from selfcal.evaluation.effort import how_many
 from selfcal.experiments.demo.page import write_page
 from selfcal.experiments.workers import one_thread, side_by_side
 from selfcal.methods.table import CLASSIFIER_GRIDS
@@ -87,6 +87,7 @@ def compete(plan: Plan, method: str) -> tuple[dict[str, Any], np.ndarray]:
         seed=plan.seed,
         show_progress=plan.show_progress,
         keep=lambda s: samples.update({s.made["scale"]: s}),
+        label_free=False,
     )
     best = samples[next(r["scale"] for r in report["results"] if r["chosen"])]
     return report, first_of_each_class(best.x.numpy(), best.y.numpy())
