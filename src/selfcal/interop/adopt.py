@@ -87,9 +87,10 @@ def adopt(
     pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
     adopted = open_source(source, pile, conventions, module, subfolder)
-    chosen = preset or guide_preset(pile)
-    changes = guide_on_score(adopted, guide_on, resolve(chosen, changes).noise.sigma_data) | changes
-    request = replace(request, preset=chosen, settings=changes | adopted.settings)
+    if guide_on != "fresh":
+        usual = resolve(preset or default_preset(pile, score_given=True), changes)
+        changes = guide_on_score(adopted, guide_on, usual.noise.sigma_data) | changes
+    request = replace(request, settings=changes | adopted.settings)
     wanted, before = request.prepared(pile), recorded(Path(out))
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
@@ -106,9 +107,7 @@ def adopt(
 
 
 def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
-    """Settings of a guide that stands on the adopted network's features; none for a fresh one."""
-    if guide_on == "fresh":
-        return {}
+    """Settings of a guide that stands on the adopted network's features."""
     net = {key.removeprefix("score."): value for key, value in adopted.settings.items()}
     if net["network"] == "adopted-module":
         raise SelfcalError(f"guide_on = {guide_on}: a module of your own may keep its features anywhere; use fresh")
@@ -116,14 +115,6 @@ def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[s
         net = {"network": "adopted", "adopted": {**net["adopted"], "sigma_data": sigma_data}}
     kept = {key: value for key, value in net.items() if key not in ("form", "steps", "dropout")}
     return {f"classifier.{key}": value for key, value in (kept | {"start": guide_on, "head": "energy"}).items()}
-
-
-def guide_preset(data: Dataset) -> str:
-    """The one for images of that size; a guide alone is trained on larger ones, too, and on any that it can halve."""
-    try:
-        return default_preset(data)
-    except SelfcalError:
-        return "photos64"
 
 
 def named(source: Any) -> str:
