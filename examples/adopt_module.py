@@ -32,7 +32,7 @@ class Net(nn.Module):
 
 net, x, kept = Net(), load_data("digits").x, (1 - betas).cumprod(0)
 optimiser = torch.optim.Adam(net.parameters(), 1e-3)
-for _ in range(max(1500, steps)):
+for _ in range(max(800, steps)):
     x0 = x[torch.randint(len(x), (128,))]
     z, t = torch.randn_like(x0), torch.randint(1000, (128,))
     a = kept[t][:, None, None, None]
