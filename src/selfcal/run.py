@@ -33,6 +33,15 @@ from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
 from selfcal.training.tracking import named
 
+NOTHING_MEASURED: dict[str, Any] = {
+    "results": [],
+    "selection": [],
+    "guide": [],
+    "guide_split": None,
+    "learned": [],
+    "alone": [],
+}
+
 
 @dataclass(frozen=True, repr=False)
 class Run:
@@ -156,10 +165,8 @@ class Run:
         """
         self._check_begun(guide)
         before = self.directory.metrics  # one that cannot be read is said now, not after the work
-        if self.diverged:
-            report: dict[str, Any] = {"results": [], "selection": [], "guide": [], "guide_split": None, "learned": []}
-            report |= {"alone": [], "diverged": self.diverged}
-        else:
+        report: dict[str, Any] = NOTHING_MEASURED | {"diverged": self.diverged}
+        if not self.diverged:
             how, grid = Sampling(None, guide, sampler, steps, options), self.method.grids["wide"]
             asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
             report = evaluate(self._subject(test_labels), asked, wanted(show_progress), keep)

@@ -13,7 +13,7 @@ from selfcal.methods.reading import Reading
 from selfcal.nets.builders import build_classifier, build_conditional
 from selfcal.nets.recipes import KINDS
 
-OWN = [kind for kind in KINDS if kind != "adopted"]  # which is a score model only
+OWN = [kind for kind in KINDS if not kind.startswith("adopted")]  # those are score models only
 SHAPE, CLASSES = (1, 8, 8), 4
 
 

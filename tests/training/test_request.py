@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,11 +60,15 @@ def test_what_no_network_suits_gets_advice(side, device, advice):
         default_preset(pile(3, side, side), device)
 
 
-def test_bundled_sets_have_their_own():
-    assert default_preset(pile(1, 8, 8, name="digits"), "cuda") == "digits"
-    assert default_preset(pile(1, 28, 28, name="fashion"), "cpu") == "fashion-small"
-    assert default_preset(pile(3, 32, 32, name="cifar10"), "cpu") == "cifar10"
-    assert default_preset(pile(1, 28, 28, name="mnist"), "cpu") == "photos32"
+def test_bundled_sets_have_their_own_and_folders_of_their_names_do_not():
+    def of(name, *shape):
+        return default_preset(replace(pile(*shape, name=name), published=True), "cpu")
+
+    assert of("digits", 1, 8, 8) == "digits"
+    assert of("fashion", 1, 28, 28) == "fashion-small"
+    assert of("cifar10", 3, 32, 32) == "cifar10"
+    assert of("mnist", 1, 28, 28) == "photos32"
+    assert default_preset(pile(1, 28, 28, name="fashion"), "cpu") == "photos32"
 
 
 @pytest.mark.parametrize("side", [14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80])

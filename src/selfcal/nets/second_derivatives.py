@@ -190,7 +190,7 @@ class _Norm(Function):
             x, w = _apart(x, w)
             y = _spelled_out(x, w, ctx.groups, ctx.eps)
             return *torch.autograd.grad(y, (x, w), g, create_graph=True), g.sum((0, 2, 3)), None, None
-        by_x, by_w, by_bias = _NormSlope.apply(g.contiguous(), x, w, mean, rstd, ctx.groups, ctx.eps, by_weights)
+        by_x, by_w, by_bias = _NormSlope.apply(g.contiguous(), x, w, (mean, rstd), ctx.groups, ctx.eps, by_weights)
         return by_x, by_w, by_bias, None, None
 
 
@@ -199,8 +199,16 @@ class _NormSlope(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, x: Tensor, w: Tensor, mean: Tensor, rstd: Tensor, groups: int, eps: float, by_weights: bool
+        ctx: Any,
+        g: Tensor,
+        x: Tensor,
+        w: Tensor,
+        moments: tuple[Tensor, Tensor],
+        groups: int,
+        eps: float,
+        by_weights: bool,
     ) -> Any:
+        mean, rstd = moments
         ctx.save_for_backward(g, x, w, mean, rstd)
         ctx.groups, ctx.eps = groups, eps
         wanted = [True, by_weights, by_weights]
@@ -217,7 +225,7 @@ class _NormSlope(Function):
         if torch.is_grad_enabled():  # a third derivative will be asked for
             g, x, w = _apart(g, x, w)
             slope = torch.autograd.grad(_spelled_out(x, w, ctx.groups, ctx.eps), x, g, create_graph=True)
-            return *torch.autograd.grad(slope, (g, x, w), v, create_graph=True), *[None] * 5
+            return *torch.autograd.grad(slope, (g, x, w), v, create_graph=True), *[None] * 4
         (n, c), groups = x.shape[:2], ctx.groups
         flat_x, flat_g, flat_v = (t.contiguous().view(n, c, -1) for t in (x, g, v))
         size = flat_x.shape[-1] * c // groups
@@ -245,7 +253,7 @@ class _NormSlope(Function):
         rest = each(rstd * (vn * rstd * mean - mean_v))
         by_g = _sum(rest * w, (of_v * w, flat_v), (of_x * w, flat_x))
         by_w = (of_v * gv + of_x * gx + rest * sum_g).sum(0)
-        return by_g.view_as(g), by_x.view_as(x), by_w, *[None] * 5
+        return by_g.view_as(g), by_x.view_as(x), by_w, *[None] * 4
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
