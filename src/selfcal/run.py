@@ -31,6 +31,7 @@ from selfcal.training.history import History, Plot, plot
 from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
+from selfcal.training.tracking import named
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,6 +290,7 @@ def train(
     test_labels: str | Path | None = None,
     until: str | None = None,
     on_step: OnStep | None = None,
+    track: str | Sequence[str] | None = None,
     show_progress: bool | None = None,
 ) -> Run:
     """Train what the method needs and return the run. Everything is checked before anything is written.
@@ -304,9 +306,10 @@ def train(
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
     steps: how long each network is trained; minutes: the time for all of them, from which their steps are planned.
     A finished run is made longer by more of either. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
-    on_step: called as on_step(network, step, values) with every line of log.jsonl, for trackers.
+    on_step: called as on_step(network, step, values) with every line of log.jsonl.
+    track: "tensorboard", "wandb" or "trackio" (or several): told the same, the settings, and pictures on the way.
     """
-    out = Path(out)
+    out, trackers = Path(out), named(track)
     how_read: dict[str, Any] = {"size": size, "skip_broken": skip_broken, "test_labels": test_labels}
     request = Request(data, method, labels, seed, steps, preset, settings, **how_read, minutes=minutes)
     wanted = request.prepared(recorded=recorded(out))
@@ -315,4 +318,4 @@ def train(
         giver = open_directory(score)
         wanted = taking_over(giver, wanted)
         donor = from_run(giver, wanted)
-    return Run(fit(wanted, out, donor, Watching(until, on_step, show_progress)))
+    return Run(fit(wanted, out, donor, Watching(until, on_step, show_progress, trackers)))

@@ -162,6 +162,17 @@ def level_of(sigma):
     return form.level(sigma.float())
 
 
+def test_a_schedule_that_ends_in_pure_noise(net):
+    """ᾱ = 0 at its last level: that one is left out, whatever the network is told."""
+    kept = KEPT.clone()
+    kept[-1] = 0
+    for time in ("index", "sigma", torch.log):
+        form = Conventions("epsilon", alphas_cumprod=kept, time=time).form()
+        assert form["sigmas"][-1] == pytest.approx(float(SIGMAS[-2]))
+    with pytest.raises(SelfcalError, match="levels of σ below"):
+        Conventions("epsilon", alphas_cumprod=[1e-12, 0.0]).form()
+
+
 class Embedded(nn.Module):
     """Takes whole levels only, as nets with a table of embeddings do."""
 
@@ -271,3 +282,41 @@ def test_commands_say_what_a_module_lacks(run, capsys, tmp_path):
     with pytest.raises(SystemExit):
         cli.main(["show", str(run.path)])
     assert "a module of your own that predicts epsilon" in " ".join(capsys.readouterr().out.split())
+
+
+EXPORTED = """
+import sys
+sys.modules["selfcal"] = None
+import torch
+from diffusers import DiffusionPipeline
+pipe = DiffusionPipeline.from_pretrained(sys.argv[1], trust_remote_code=True)
+try:
+    pipe(class_labels=3)
+except ValueError as error:
+    print(error)
+sys.path.insert(0, sys.argv[2])
+from plain_ddpm import trained
+pipe.use_module(trained())
+made = pipe(class_labels=[3, 3, 5, 5], guidance_scale=2.0, num_inference_steps=6, output_type="pt",
+            generator=torch.Generator().manual_seed(int(sys.argv[3]))).images
+torch.save(made, sys.argv[1] + "/made.pt")
+"""
+
+
+def test_export_writes_the_guide_and_says_what_is_missing(run, tmp_path, capsys):
+    """The pipeline takes the module along in a process without selfcal, and makes the run's own images."""
+    pytest.importorskip("diffusers")
+    from test_export import SEED, without_selfcal
+
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["export", str(run.path), "--out", str(tmp_path / "pipe")])
+    assert not stop.value.code
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the guide is written; the score model is a module of your own" in said
+    assert "pipe.use_module(net)" in (tmp_path / "pipe" / "README.md").read_text()
+    assert not (tmp_path / "pipe" / "score").exists()
+    here = Path(plain_ddpm.__file__).parent
+    printed = without_selfcal(tmp_path, EXPORTED, tmp_path / "pipe", here, SEED)
+    assert "plain_ddpm:PlainDDPM, whose code is not here" in printed
+    mine = run.sample(classes=[3, 5], count=4, scale=2.0, steps=6).x
+    torch.testing.assert_close(torch.load(tmp_path / "pipe" / "made.pt"), (mine + 1) / 2, rtol=0, atol=1e-4)

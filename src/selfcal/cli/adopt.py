@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import AS_IT_IS, KINDS_OF_DATA, Changes, Labels, Preset, Reading, RunOut, Seed, Whole
+from selfcal.cli.options import AS_IT_IS, KINDS_OF_DATA, Changes, Labels, Preset, Reading, RunOut, Seed, Track, Whole
 from selfcal.cli.terminal import app
 from selfcal.cli.train import print_end
 
@@ -26,6 +26,7 @@ def adopt(
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    track: Track = None,
     reading: Reading = AS_IT_IS,
 ) -> None:
     """Make a pretrained unconditional model class-conditional: only the guide is trained; the same command resumes.
@@ -49,6 +50,5 @@ def adopt(
     from selfcal.interop.adopt import adopt as run_adoption
 
     options: dict[str, Any] = {"seed": seed, "steps": steps, "preset": preset, "settings": changes or []}
-    options |= {"subfolder": subfolder, "guide_on": guide_on}
-    options |= reading.choices()
+    options |= {"subfolder": subfolder, "guide_on": guide_on, "track": track} | reading.choices()
     print_end(run_adoption(source, data, labels, method, out, show_progress=True, **options))

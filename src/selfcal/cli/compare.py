@@ -19,6 +19,7 @@ from selfcal.cli.options import (
     Preset,
     Reading,
     Steps,
+    Vary,
     Whole,
     names,
 )
@@ -40,6 +41,7 @@ def compare(
     jobs: Whole | None = None,
     steps: Steps = None,
     count: Count | None = None,
+    vary: Vary = None,
     scales: str = "wide",
     score_seed: Whole | None = None,
     label_free: Annotated[bool, Parameter(negative=())] = False,
@@ -80,6 +82,7 @@ def compare(
         "steps": steps,
         "count": count,
         "scales": scales,
+        "vary": vary or [],
         "score_seed": score_seed,
         "label_free": label_free,
         "preset": preset,

@@ -85,8 +85,20 @@ class Reading:
 AS_IT_IS = Reading()
 """Whole images, of which none is broken."""
 
+Track = Annotated[
+    str | None,
+    Parameter(help="Also send the log to tensorboard, wandb or trackio (several: separated by commas)."),
+]
+
 # --- several trainings ------------------------------------------------------------------------------
 
+Vary = Annotated[
+    list[str] | None,
+    Parameter(
+        negative=(),
+        help="A setting to try, for instance --vary terms.sc_weight=1,10,100: each value makes a row. May be repeated.",
+    ),
+]
 FirstSeed = Annotated[Whole, Parameter(help="The first seed.")]
 Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
 

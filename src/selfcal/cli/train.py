@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Minutes, Preset, Reading, RunOut, Seed, Steps
+from selfcal.cli.options import AS_IT_IS, Changes, Data, Labels, Minutes, Preset, Reading, RunOut, Seed, Steps, Track
 from selfcal.cli.terminal import app, out_console, say
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def train(
     preset: Preset = None,
     seed: Seed = 0,
     changes: Changes = None,
+    track: Track = None,
     reading: Reading = AS_IT_IS,
     dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
@@ -49,16 +50,20 @@ def train(
     options |= {"preset": preset, "settings": changes or []}
     options |= reading.choices()
     if dry_run:
-        from selfcal.cli.plan_table import print_plan
-        from selfcal.training.pace import within_minutes
-        from selfcal.training.plan import plan
-        from selfcal.training.request import Request
-
-        print_plan(out_console, plan(within_minutes(Request(data, method, labels, **options).prepared())))
+        print_what_it_takes(data, method, labels, options)
         return
     from selfcal.run import train as run_training
 
-    print_end(run_training(data, method, labels, out, score=score, show_progress=True, **options))
+    print_end(run_training(data, method, labels, out, score=score, track=track, show_progress=True, **options))
+
+
+def print_what_it_takes(data: str, method: str, labels: str | None, options: dict[str, Any]) -> None:
+    from selfcal.cli.plan_table import print_plan
+    from selfcal.training.pace import within_minutes
+    from selfcal.training.plan import plan
+    from selfcal.training.request import Request
+
+    print_plan(out_console, plan(within_minutes(Request(data, method, labels, **options).prepared())))
 
 
 def print_end(run: Run) -> None:

@@ -74,7 +74,7 @@ def from_picture(image: Any, shape: Shape) -> Tensor:
     if len(shape) != 3:
         raise SelfcalError(f"a picture was given, but examples are points shaped {shape}")
     pixels = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
-    return torch.as_tensor(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1).copy())
+    return torch.tensor(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))  # a copy: PIL's is read-only
 
 
 def arranged(values: Tensor, shape: Shape) -> Tensor:

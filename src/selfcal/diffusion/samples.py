@@ -47,9 +47,9 @@ class Samples:
     def __repr__(self) -> str:
         named = [self.classes[c] for c in self.y.unique().tolist()]
         listed = ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if len(named) > NAMED else "")
-        what = "×".join(map(str, self.x.shape[1:])) + (" images" if self.x.ndim == 4 else " points")
-        how = f"; λ = {self.made['scale']:g}, {self.made['sampler']}" if {"scale", "sampler"} <= {*self.made} else ""
-        return f"Samples({len(self)} {what} of {listed or 'no class'}{how})"
+        what, size = "image" if self.x.ndim == 4 else "point", "×".join(map(str, self.x.shape[1:]))
+        how = f", λ = {self.made['scale']:g}, {self.made['sampler']}" if {"scale", "sampler"} <= {*self.made} else ""
+        return f"Samples({len(self)} {what}{'s' * (len(self) != 1)} of {listed or 'no class'}; {size}{how})"
 
     def _repr_png_(self) -> bytes | None:
         return picture(self) if self.x.ndim == 4 and len(self) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from selfcal.interop.source import Adopted, of_score
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.own_module import own_form
 from selfcal.run import Run
-from selfcal.training import processes
+from selfcal.training import processes, tracking
 from selfcal.training.directory import recorded
 from selfcal.training.donor import from_weights
 from selfcal.training.fit import Watching, fit
@@ -57,6 +57,7 @@ def adopt(
     skip_broken: bool = False,
     test_labels: str | Path | None = None,
     on_step: OnStep | None = None,
+    track: str | Sequence[str] | None = None,
     show_progress: bool | None = None,
 ) -> Run:
     """Train a guide for a pretrained unconditional model, which stays as it is; the same call resumes.
@@ -77,16 +78,19 @@ def adopt(
     A module is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
     """
-    changes = dict(pairs(settings))
+    if guide_on not in GUIDES_ON:
+        raise unknown("guide_on", guide_on, GUIDES_ON)
+    changes, trackers = dict(pairs(settings)), tracking.named(track)
     if fixed := [key for key in changes if key.startswith("score.")]:
         raise SelfcalError(f"{fixed[0]} cannot be set: the score model is adopted from {named(source)} as it is")
     request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
     pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
     adopted = open_source(source, pile, conventions, module, subfolder)
-    chosen = preset or guide_preset(pile)
-    changes = guide_on_score(adopted, guide_on, resolve(chosen, changes).noise.sigma_data) | changes
-    request = replace(request, preset=chosen, settings=changes | adopted.settings)
+    if guide_on != "fresh":
+        usual = resolve(preset or default_preset(pile, score_given=True), changes)
+        changes = guide_on_score(adopted, guide_on, usual.noise.sigma_data) | changes
+    request = replace(request, settings=changes | adopted.settings)
     wanted, before = request.prepared(pile), recorded(Path(out))
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
@@ -98,15 +102,12 @@ def adopt(
         say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
     weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared
     donor = from_weights(weights, adopted.own)
-    return Run(fit(wanted, Path(out), donor, Watching(on_step=on_step, show_progress=show_progress)))
+    watching = Watching(on_step=on_step, show_progress=show_progress, track=trackers)
+    return Run(fit(wanted, Path(out), donor, watching))
 
 
 def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
-    """Settings of a guide that stands on the adopted network's features; none for a fresh one."""
-    if guide_on not in GUIDES_ON:
-        raise unknown("guide_on", guide_on, GUIDES_ON)
-    if guide_on == "fresh":
-        return {}
+    """Settings of a guide that stands on the adopted network's features."""
     net = {key.removeprefix("score."): value for key, value in adopted.settings.items()}
     if net["network"] == "adopted-module":
         raise SelfcalError(f"guide_on = {guide_on}: a module of your own may keep its features anywhere; use fresh")
@@ -114,14 +115,6 @@ def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[s
         net = {"network": "adopted", "adopted": {**net["adopted"], "sigma_data": sigma_data}}
     kept = {key: value for key, value in net.items() if key not in ("form", "steps", "dropout")}
     return {f"classifier.{key}": value for key, value in (kept | {"start": guide_on, "head": "energy"}).items()}
-
-
-def guide_preset(data: Dataset) -> str:
-    """The one for images of that size; a guide alone is trained on larger ones, too, and on any that it can halve."""
-    try:
-        return default_preset(data)
-    except SelfcalError:
-        return "photos64"
 
 
 def named(source: Any) -> str:

@@ -14,6 +14,7 @@ from selfcal.core.errors import SelfcalError, look_up
 
 PREDICTS = {"epsilon": "epsilon", "v": "v", "x0": "x0", "denoised": "x0", "score": "score"}
 MOST_LEVELS = 100_000
+LARGEST = 1e5  # σ: beyond it nothing of an image is left
 POINTS = 1025  # at which a user's own function of σ is noted down
 SMOOTH = 1e-3  # of its span: what may lie between two of these points
 
@@ -65,7 +66,14 @@ class Conventions:
 
     def _told(self, levels: Tensor, keeps_variance: bool) -> tuple[list[float], list[float]]:
         """(σ ascending, what the network is told at each); nothing told: σ itself."""
-        ascending = levels if levels[0] < levels[-1] else levels.flip(0)
+        places = torch.arange(len(levels), dtype=torch.float64)
+        ascending, places = (levels, places) if levels[0] < levels[-1] else (levels.flip(0), places.flip(0))
+        usable = ascending < LARGEST  # a schedule may end in pure noise
+        ascending, places = ascending[usable], places[usable]
+        if len(ascending) < 2:
+            raise SelfcalError(
+                f"the schedule has {len(ascending)} levels of σ below {LARGEST:g}; at least 2 are needed"
+            )
         time = self.time or ("index" if keeps_variance or len(levels) > 2 else "sigma")
         if time == "sigma":
             return [float(ascending[0]), float(ascending[-1])], []
@@ -73,10 +81,7 @@ class Conventions:
             return tabulated(time, float(ascending[0]), float(ascending[-1]))
         if time != "index":
             raise SelfcalError(f'time = {time!r}: give "index", "sigma", or a function of a tensor of σ')
-        places = torch.arange(len(levels), dtype=torch.float64)
-        usable = (ascending < 1e5).nonzero()[:, 0]  # a schedule may end in pure noise
-        told = places if levels[0] < levels[-1] else places.flip(0)
-        return ascending[usable].tolist(), told[usable].tolist()
+        return ascending.tolist(), places.tolist()
 
 
 def numbers_of(values: Any, name: str) -> Tensor:
@@ -104,7 +109,6 @@ def checked_levels(sigmas: Tensor, name: str) -> Tensor:
 
 def tabulated(time: Callable[[Tensor], Tensor], low: float, high: float) -> tuple[list[float], list[float]]:
     """A function of σ at many points, between which it must be smooth: so a run needs not its code."""
-    high = min(high, 1e5)
     sigmas = torch.logspace(math.log10(low), math.log10(high), POINTS, dtype=torch.float64)
     between = (sigmas[1:] * sigmas[:-1]).sqrt()
     try:

@@ -31,6 +31,7 @@ from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
 from selfcal.training.signals import StopRequest, stop_requests
 from selfcal.training.stage import Batches, Diverged, OnStep, StageTraining
+from selfcal.training.tracking import Tracking
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Watching:
     until: str | None = None  # the stage after which to stop
     on_step: OnStep | None = None
     show_progress: bool | None = None  # in notebooks
+    track: tuple[str, ...] = ()  # trackers by name
 
 
 def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watching | None = None) -> RunDirectory:
@@ -55,7 +57,8 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             notes = {} if pace is None else {"pace": {"minutes": wanted.request.minutes, "seconds": dict(pace.seconds)}}
             held.enter_context(claimed(out, config | notes, amended))
         wait_for_everyone(accelerator)
-        run = open_directory(out, None if donor is None else donor.network)
+        own = None if donor is None else donor.network
+        run = open_directory(out, own)
         if accelerator.is_main_process:
             run.remember_examples(wanted.data, wanted.labels)
         if run.diverged:
@@ -70,6 +73,8 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
         if watching.show_progress and accelerator.is_main_process:
             for line in wanted.summary:
                 say(line)
+        if accelerator.is_main_process:
+            watching = tracked(watching, run, held)
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:
@@ -78,7 +83,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             if accelerator.is_main_process:
                 run.write("diverged.json", divergence.report)
             wait_for_everyone(accelerator)
-    return open_directory(out)
+    return open_directory(out, own)
 
 
 def amended(there: RunDirectory, config: dict[str, Any], differing: list[str]) -> dict[str, Any] | None:
@@ -93,6 +98,24 @@ def say_plan(run: RunDirectory, there: RunDirectory | None, wanted: Prepared, pa
     steps = {stage.role: stage.settings(run.settings).steps for stage in run.stages}
     for sentence in [] if there is None else longer_in_words(there, steps):
         say(f"{run.path}, {sentence}")
+
+
+def tracked(watching: Watching, run: RunDirectory, held: ExitStack) -> Watching:
+    """With its trackers told of every step, and closed at the end."""
+    if not watching.track:
+        return watching
+    tracker = Tracking(watching.track, run)
+    held.callback(tracker.finish)
+    return replace(watching, on_step=both(watching.on_step, tracker))
+
+
+def both(first: OnStep | None, second: OnStep) -> OnStep:
+    def told(network: str, step: int, values: Mapping[str, Any]) -> None:
+        if first is not None:
+            first(network, step, values)
+        second(network, step, values)
+
+    return told
 
 
 def check_shares(wanted: Prepared, world: int) -> None:
@@ -147,7 +170,7 @@ def with_corrected_steps(
         words = ", ".join(f"{role} {getattr(run.settings, role).steps:,} → {n:,} steps" for role, n in steps.items())
         say(f"{run.path}: with {max(0.0, pace.left) / 60:.3g} minutes left, {words}")
     wait_for_everyone(accelerator)
-    return open_directory(run.path)
+    return open_directory(run.path, run.own)
 
 
 def with_pseudo_labels(

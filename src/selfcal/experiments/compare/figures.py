@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from selfcal.experiments.compare.summary import Summary
+from selfcal.experiments.compare.variants import base
 from selfcal.methods.table import METHODS
 from selfcal.report.columns import Column
 from selfcal.report.figures import COLOURS, panel, svg
@@ -24,7 +25,7 @@ MARKERS = "osv^<>DdPXph*"
 
 def line(method: str) -> dict[str, Any]:
     """How a method is drawn among many."""
-    position = list(METHODS).index(method)
+    position = list(METHODS).index(base(method))
     colour = COLOURS.get(method, LINES[position % len(LINES)])
     return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": method}
 

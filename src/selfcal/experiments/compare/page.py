@@ -21,6 +21,7 @@ from selfcal.experiments.compare.latex import latex
 from selfcal.experiments.compare.notes import notes
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tasks import Cell
+from selfcal.experiments.compare.variants import base
 from selfcal.methods.table import METHODS
 from selfcal.report.columns import ALONE, OVER_LABELS, OVER_SCALE
 from selfcal.report.page import render
@@ -82,7 +83,9 @@ def with_code(note: str) -> Markup:
 
 def draw(summary: Summary) -> dict[str, str]:
     fewest = [o for o in summary.outcomes if o["labels"] == summary.labels[0]]
-    methods = [m for m in summary.methods if len(METHODS[m].grid("paper")) > 1 and METHODS[m].guide == "classifier"]
+    methods = [
+        m for m in summary.methods if len(METHODS[base(m)].grid("paper")) > 1 and METHODS[base(m)].guide == "classifier"
+    ]
     drawings = {}
     if any(r["intra_fid"] is not None for r in summary.results):
         drawings["over-labels"] = figures.metric_over_labels(summary, OVER_LABELS, summary.methods)

@@ -14,15 +14,18 @@ import torch
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_arrays
-from selfcal.core.settings import resolve
+from selfcal.core.progress import say
+from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
 from selfcal.data.sources import load_data, recorded
+from selfcal.data.summary import examples_in_words
 from selfcal.evaluation.effort import how_many
 from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import Grid, canonical
 from selfcal.experiments.compare.protocol import Protocol
 from selfcal.experiments.compare.tasks import FINISHED, Cell, Task, examples
+from selfcal.experiments.compare.variants import changes_of, variants
 from selfcal.experiments.workers import Workers
 from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner
@@ -44,6 +47,7 @@ def compare(
     size: int | None = None,
     skip_broken: bool = False,
     test_labels: str | Path | None = None,
+    vary: Sequence[str] = (),
     scales: str = "wide",
     score_seed: int | None = None,
     label_free: bool = False,
@@ -55,6 +59,7 @@ def compare(
 
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
     same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide" or "paper".
+    vary: settings to try, "terms.sc_weight=1,10": each value makes rows of its own.
     score_seed: of the one score model for all seeds, which then differ in labels and guides.
     label_free: also record the λ that each cell would choose without labels. jobs: cells at a time.
     """
@@ -64,7 +69,10 @@ def compare(
     check(seeds, jobs, methods, labels)
     for method in methods:
         find(method).grid(scales)
-    cells = [Cell(find(m).name, canonical(y), s) for s in range(seed, seed + seeds) for y in labels for m in methods]
+    rows = variants([find(m).name for m in methods], vary)
+    for row in rows:
+        resolve(name, dict(pairs(settings)) | changes_of(row), steps)  # a wrong value is told now
+    cells = [Cell(m, canonical(y), s) for s in range(seed, seed + seeds) for y in labels for m in rows]
     pile = with_labels(pile, cells, test_labels)
     how_read = Request(data, size=size, skip_broken=skip_broken, test_labels=test_labels).how_read()
     protocol = Protocol(
@@ -82,6 +90,8 @@ def compare(
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})
+    for line in (examples_in_words(pile), *pile.notes) if show_progress else ():
+        say(line)
     with sole_owner(grid.out):
         grid.save()
         save_real_examples(grid.out, pile)

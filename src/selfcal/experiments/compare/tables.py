@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from selfcal.experiments.compare.summary import Summary
+from selfcal.experiments.compare.variants import base
 from selfcal.methods.table import GUIDED, METHODS
 from selfcal.report.columns import CALIBRATION, COMPARISON, RESULTS, SAMPLE_QUALITY, WITHIN_CLASSES, Column
 
@@ -80,7 +81,7 @@ def labels_in_words(summary: Summary, labels: str) -> str:
 def scales(summary: Summary, labels: str) -> dict[str, str]:
     """The chosen λ (or w) of each seed; nothing where there is nothing to choose."""
     texts = {m: ", ".join(f"{r['scale']:g}" for r in summary.of(m, labels)) for m in summary.methods}
-    return {m: (text if len(METHODS[m].grid("paper")) > 1 else "") or "–" for m, text in texts.items()}
+    return {m: (text if len(METHODS[base(m)].grid("paper")) > 1 else "") or "–" for m, text in texts.items()}
 
 
 def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:

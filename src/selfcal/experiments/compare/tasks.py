@@ -26,6 +26,7 @@ from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import ALONE
 from selfcal.experiments import costs
 from selfcal.experiments.compare.protocol import Protocol
+from selfcal.experiments.compare.variants import base, changes_of
 from selfcal.methods.table import find
 from selfcal.report.pictures import first_of_each_class
 from selfcal.run import train
@@ -66,7 +67,7 @@ class ScoreModel:
 class Cell:
     """One training and its evaluation."""
 
-    method: str
+    method: str  # its name in the table, and after it what is varied
     labels: str
     seed: int
 
@@ -75,7 +76,7 @@ class Cell:
         return f"{self.method} · {self.labels} · seed {self.seed}"
 
     def run(self, out: Path) -> Path:
-        return out / "cells" / self.method / folder_name(self.labels) / f"seed-{self.seed}"
+        return out / "cells" / self.method.replace(" ", "@") / folder_name(self.labels) / f"seed-{self.seed}"
 
     def outcome(self, out: Path) -> Path:
         return self.run(out).with_name(f"seed-{self.seed}.json")
@@ -93,7 +94,7 @@ class Cell:
 
     def units(self, protocol: Protocol) -> float:
         """From the measured costs; to tell how much time is left."""
-        cost_of, row, settings = costs.measured(), find(self.method), protocol.resolved
+        cost_of, row, settings = costs.measured(), find(base(self.method)), protocol.resolved
         steps = sum(
             stage.settings(settings).steps * cost_of.get(costs.key(row.name, stage), 1.0)
             for stage in row.stages(settings)
@@ -101,11 +102,11 @@ class Cell:
         )
         scales = len(row.grid(protocol.scales))
         sets = scales + 1 if scales > 1 else 1  # one is reported, the others choose λ
-        sets += len(ALONE) if self.method in TRIED_ALONE else 0
+        sets += len(ALONE) if base(self.method) in TRIED_ALONE else 0
         return steps + SAMPLE * protocol.samples * sets
 
     def waits_for(self, protocol: Protocol) -> ScoreModel | None:
-        stages = [stage.name for stage in find(self.method).stages(protocol.resolved)]
+        stages = [stage.name for stage in find(base(self.method)).stages(protocol.resolved)]
         seed = self.seed if protocol.score_seed is None else protocol.score_seed
         return ScoreModel(seed) if "score" in stages else None
 
@@ -125,17 +126,22 @@ class Cell:
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
         score = None if donor is None else donor.run(out)
-        run = train(spelled(p.data), self.method, self.labels, self.run(out), seed=self.seed, score=score, **p.training)
+        options = p.training | {"settings": p.changes | changes_of(self.method)}
+        run = train(
+            spelled(p.data), base(self.method), self.labels, self.run(out), seed=self.seed, score=score, **options
+        )
         middle = time.monotonic()
         report = run.evaluate(
             scales=run.method.grid(p.scales),
             count=p.samples,
             seed=self.seed,
             curve=False,
-            alone=self.method in TRIED_ALONE,
+            alone=base(self.method) in TRIED_ALONE,
             keep=samples.append,
             label_free=p.label_free,  # only recorded: the protocol chooses with labels
         )
+        for row in (*report["results"], *report["selection"], *report["alone"]):
+            row["method"] = self.method  # with what is varied
         arrays: dict[str, np.ndarray] = {}
         for s in samples:  # the method's own, and of networks alone; none if training diverged
             prefix = "" if s.made["guide"] == run.method.guide else f"{s.made['guide']} "
