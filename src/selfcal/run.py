@@ -171,8 +171,7 @@ class Run:
             asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
             report = evaluate(self._subject(test_labels), asked, wanted(show_progress), keep)
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
-        report["unfinished"] = self.unfinished or None
-        report = added(report, before)
+        report = added(report | {"unfinished": self.unfinished or None}, before)
         self.directory.write("metrics.json", report)
         return report
 

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selfcal.cli.options import USUAL, Anyway, MovedData, Sampling, TestLabels, TrainedRun, Whole, number
+from selfcal.cli.options import (
+    USUAL,
+    Anyway,
+    EvaluatedCount,
+    MinutesAllowed,
+    MovedData,
+    Sampling,
+    Scales,
+    TestLabels,
+    TrainedRun,
+    Whole,
+    number,
+)
 from selfcal.cli.terminal import app, out_console, say, say_unfinished
 from selfcal.core.errors import SelfcalError
 
@@ -19,9 +31,9 @@ def evaluate(
     run: TrainedRun,
     /,
     *,
-    scales: str | None = None,
-    count: Whole | None = None,
-    minutes: float = 4.0,
+    scales: Scales = None,
+    count: EvaluatedCount = None,
+    minutes: MinutesAllowed = 4.0,
     sampling: Sampling = USUAL,
     features: str = "auto",
     inception_weights: Path | None = None,
@@ -37,17 +49,8 @@ def evaluate(
 
     Parameters
     ----------
-    scales
-        Guidance scales separated by commas, "paper" for its grid, or "wide" for one that reaches further: all are
-        reported, the best is chosen on separate samples. If left out, the wide grid is tried and only the best
-        reported.
-    count
-        Samples per λ; if left out, as many as there are training images, at most 5000 and what the minutes allow.
-    minutes
-        How long it may take, about, where the count is left out.
     features
-        auto, cnn (trained on all labels; bundled for digits), identity (the numbers themselves),
-        efficientnet-lite0 (its distance is FD-EffNetLite0, not FID) or inception.
+        auto, cnn (trained on all labels), identity (the numbers themselves), efficientnet-lite0 or inception.
     inception_weights
         The file of the TensorFlow-2015 Inception weights; implies --features inception.
     intervals

@@ -104,6 +104,22 @@ Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
 
 # --- what is done with a run ------------------------------------------------------------------------
 
+Scales = Annotated[
+    str | None,
+    Parameter(
+        help='Guidance scales separated by commas, "paper" for its grid, or "wide" for one that reaches further: all '
+        "are reported, the best is chosen on separate samples. If left out, the wide grid is tried and only the best "
+        "reported."
+    ),
+]
+EvaluatedCount = Annotated[
+    Whole | None,
+    Parameter(
+        name="--count",
+        help="Samples per λ; if left out, as many as there are training images, at most 5000 and as the minutes allow.",
+    ),
+]
+MinutesAllowed = Annotated[float, Parameter(help="How long it may take, about, where the count is left out.")]
 MovedData = Annotated[
     Path | None, Parameter(name="--data", help="Where the run's data lies now, if it moved; checked by its hash.")
 ]
