@@ -167,6 +167,13 @@ def test_a_table_in_the_folder_is_found(tmp_path):
     assert (data.y != UNLABELED).sum() == 3
 
 
+def test_a_table_beside_the_folder_is_asked_for(tmp_path):
+    pile, table = written(tmp_path, FLAT, TABLE, "Labels.csv")
+    with pytest.raises(SelfcalError, match="pile has no labels at all; give it class folders") as refusal:
+        reveal(pile, None, seed=0)
+    assert str(refusal.value).endswith(f"; is it --labels {table}?")
+
+
 def test_labels_that_only_judge(tmp_path):
     test = {"test/cat/8.png": plain(BLUE), "test/dog/9.png": plain(BLUE)}
     pile, table = written(tmp_path, FLAT | test, TABLE)

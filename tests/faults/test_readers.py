@@ -393,7 +393,8 @@ def test_class_names_do_not_lead_samples_elsewhere(tmp_path):
     samples = Samples(torch.zeros(7, 1, 2, 2), torch.arange(7), names, {})
     samples.save(tmp_path / "deep" / "out")
     made = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.png")}
-    assert made == {f"deep/out/{n}/00000.png" for n in [*(f"class-{i}" for i in range(6)), "good one"]}
+    folders = [*(f"class-{i}" for i in range(6)), "good one"]
+    assert made == {"deep/out/grid.png", *(f"deep/out/{n}/00000.png" for n in folders)}
 
 
 def test_what_is_no_regular_file_does_not_hang(tmp_path):

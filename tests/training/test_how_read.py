@@ -63,6 +63,19 @@ def test_what_was_not_asked_for_is_not_written(tmp_path):
     assert (run.config["labels"], run.config["labelled"]) == ("all", 2)
 
 
+def test_a_run_begun_with_the_former_default_goes_on_with_it(tmp_path):
+    """Few labels were once the default for every folder; the same command still resumes such a run."""
+    for i in range(100):
+        (tmp_path / "old" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), i).save(tmp_path / "old" / "ab"[i % 2] / f"{i}.png")
+    first = selfcal.train(tmp_path / "old", "cg", 0.02, tmp_path / "r", steps=1, settings=QUICK)
+    again = selfcal.train(tmp_path / "old", "cg", out=tmp_path / "r", steps=1, settings=QUICK)
+    assert again.config == first.config
+    assert again.config["labelled"] == 2
+    with pytest.raises(SelfcalError, match="differs in labelled, labels_sha256"):
+        selfcal.train(tmp_path / "old", "cg", "all", tmp_path / "r", steps=1, settings=QUICK)
+
+
 def test_labels_to_judge_by_may_come_with_the_evaluation(pile):
     run = trained(pile)
     assert run.evaluate(count=4, steps=1, intervals=False)["guide"] == []

@@ -36,23 +36,21 @@ def sample(
     count
         Images in all, spread evenly over the classes.
     scale
-        Strength of the guidance: λ of a classifier, or w of classifier-free guidance. auto: the one that the last
-        `selfcal evaluate` chose; before one, the method's usual one (λ = 1, w = 0).
+        Strength of the guidance, λ or w; auto: as the last `selfcal evaluate` chose, before one the method's usual.
     seed
         The same seed gives the same images.
     out
-        A name ending in .npz (numbers), .zip (PNGs by class) or .png (one picture of all), or a folder for PNGs by
-        class; a new folder in RUN/samples if left out. Nothing is written over.
+        x.npz (numbers), x.zip (PNGs by class), x.png (one picture of all), or a folder; RUN/samples/set-… if left out.
     """
     from selfcal.diffusion.sample_files import check_target, next_folder
     from selfcal.run import load
 
-    the_run, choices = load(run), sampling.choices()
+    the_run = load(run)
     target = out or next_folder(the_run.path / "samples")
     check_target(target, is_image=len(the_run.shape) == 3)
-    names = None if classes is None else the_run.classes_named(classes)
-    strength = wanted_scale(the_run, scale, sampling.guide)
-    samples = the_run.sample(names, count, strength, seed=seed, show_progress=True, **choices)
+    named = None if classes is None else the_run.classes_named(classes)
+    choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
+    samples = the_run.sample(named, count, show_progress=True, **choices)
     samples.save(target)
     say_unfinished(the_run)
     say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")

@@ -38,11 +38,14 @@ def reveal(data: Dataset, labels: str | float | None, seed: int) -> tuple[Datase
     return data, visible if is_label_file(text) or text == ALL else _stratified(data, text, seed)
 
 
-def chosen(data: Dataset, labels: str | float | None) -> str:
-    """What the user said, or what is meant by saying nothing: all labels that the user made, few of a published set."""
+def chosen(data: Dataset, labels: str | float | None, before: str | None = None) -> str:
+    """What the user said, or what is meant by saying nothing: all labels that the user made, few of a published set.
+
+    before: those of the run that is continued; it may be from when saying nothing always meant few.
+    """
     if labels is not None:
         return str(labels).strip()
-    if data.published:
+    if data.published or before == USUAL:
         return USUAL
     table = _table(data) if (data.y == UNLABELED).all() else None
     return ALL if table is None else str(table)
@@ -54,8 +57,18 @@ def _needed_table(data: Dataset) -> Path:
         raise SelfcalError(
             f"{data.name} has no labels at all; give it class folders (an .npz: an array y), "
             "or pass a CSV with the columns file,label to --labels (of an .npz, file is the row's number)"
+            + (f"; is it --labels {beside}?" if (beside := _table_beside(data)) else "")
         )
     return table
+
+
+def _table_beside(data: Dataset) -> Path | None:
+    """One beside the data's folder is not taken unasked, since it may be another pile's."""
+    if data.files is None:
+        return None
+    beside = data.files.root.absolute().parent
+    found = sorted(path for path in beside.glob("*.[ct]sv") if path.stem.lower() in (*TABLES, data.name.lower()))
+    return found[0] if found else None
 
 
 def _table(data: Dataset) -> Path | None:

@@ -17,14 +17,14 @@ MOST_CLASSES = 20  # named one by one
 
 def in_words(data: Dataset, visible: Tensor, labels: str, asked: bool) -> list[str]:
     """How many of what, which labels are used, and all that the reader had to say. asked: the user chose the labels."""
-    lines = [_examples(data), _classes(data, visible), _labels(data, visible, labels, asked), *data.notes]
+    lines = [examples_in_words(data), _classes(data, visible), _labels(data, visible, labels, asked), *data.notes]
     for names in twins(data.classes):
         counts = [f"{name!r} ({int((data.y == data.classes.index(name)).sum())})" for name in names]
         lines.append(f"WARNING: {' and '.join(counts)} differ only in case, and are taken as {len(names)} classes")
     return lines
 
 
-def _examples(data: Dataset) -> str:
+def examples_in_words(data: Dataset) -> str:
     test = f", {len(data.x_test)} test images" if len(data.x_test) else ""
     if not data.is_image:
         return f"{data.name}: {len(data.x)} points of {data.shape[0]} numbers"

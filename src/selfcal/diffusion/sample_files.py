@@ -29,7 +29,7 @@ FILES = (".npz", ".zip", ".png")
 GRID, MANIFEST = "grid.png", "manifest.json"
 ODD = re.compile(r'[/\\:*?"<>|]')  # in names of folders, on one system or another
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # no folder of Windows can be called so
-LONGEST_NAME = 100  # bytes
+LONGEST_NAME = 200  # bytes
 
 
 class Sampled(Protocol):
@@ -103,10 +103,10 @@ def folder_names(classes: Sequence[str]) -> list[str]:
 
 
 def plain(name: str, position: int) -> str:
-    """The name with what no folder can have replaced; one of which nothing is left is its position."""
-    safe = "".join("_" if ODD.match(letter) or not letter.isprintable() else letter for letter in name)
-    safe = safe.encode("utf-8", "replace")[:LONGEST_NAME].decode("utf-8", "ignore").rstrip(". ").lstrip()
-    return f"class-{position}" if not safe.strip("._ ") or safe[0] == "." or DEVICES.fullmatch(safe) else safe
+    """The name, or where no folder can be called so, its position."""
+    is_plain = name.isprintable() and not ODD.search(name) and len(name.encode("utf-8", "replace")) <= LONGEST_NAME
+    is_plain = is_plain and name == name.strip() and bool(name.strip(".")) and name[:1] != "." and name[-1:] != "."
+    return name if is_plain and not DEVICES.fullmatch(name) else f"class-{position}"
 
 
 def files(samples: Sampled) -> Iterator[tuple[str, bytes]]:

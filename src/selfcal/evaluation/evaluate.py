@@ -6,8 +6,9 @@ number of the chosen λ is not the luckiest of several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from selfcal.core.errors import SelfcalError
@@ -59,54 +60,55 @@ def evaluate(
         say(plan.in_words(scales, len(scales) if reports_all else 1))
     judge = extractors.find(asked.features, subject.data, show_progress)
     reference = Reference(subject.data, judge, show_progress)
-    guide = guide_by_sigma(subject, show_progress)
-    own = of_the_guide(subject, guide, show_progress)
-    learned = own.pop("learned")
-    about = provenance(subject, judge, reference, plan.count) | own
-    calibration = ece_interval(subject) if guide and asked.intervals else {}
-    classes = range(len(subject.data.classes))
+    guide, learned = guide_by_sigma(subject, show_progress), learned_by_sigma(subject, show_progress)
+    about = provenance(subject, judge, reference, plan.count) | of_the_guide(guide, learned)
 
     def draw(count: int, seed: int, **changes: Any) -> Samples:
-        how = replace(asked.how, **changes)
-        return subject.generator.sample(spread(classes, count), how, seed, show_progress)
+        y, how = spread(range(len(subject.data.classes)), count), replace(asked.how, **changes)
+        return subject.generator.sample(y, how, seed, show_progress)
 
-    trials = tried(
-        scales, lambda s: draw(plan.for_choosing, asked.seed + SELECTION, scale=s), reference, subject, asked
-    )
+    few, other = plan.for_choosing, asked.seed + SELECTION
+    trials = tried(scales, lambda scale: draw(few, other, scale=scale), reference, subject, asked)
     best = choice.chosen(scales, trials)
+    calibration = ece_interval(subject) if guide and asked.intervals else {}
     results = []
     for scale in scales if reports_all else (fallback(best, scales, subject),):
         samples = draw(plan.count, asked.seed, scale=scale)
         keep(samples)
-        values, ranges = reference.measure(samples, asked.intervals)
-        results.append(
-            {
-                **about,
-                "scale": scale,
-                "agreement": None,  # unless measured
-                **values,
-                "by_class": reference.by_class(samples),
-                "intervals": None if ranges is None else ranges | calibration,
-                "interval_method": interval.METHOD if asked.intervals else None,
-                "sampler": samples.made["sampler"],
-                "evaluations": samples.made["evaluations"],
-                "sample_seed": asked.seed,
-                "selection_intra_fid": trials.get(scale, {}).get("intra_fid"),
-                "selection_label_free_fid": trials.get(scale, {}).get("label_free_fid"),
-                "chosen": scale == best.scale,
-            }
-        )
-    selection = [{"scale": s, **values} for s, values in trials.items()]
+        found = {"scale": scale, "sample_seed": asked.seed} | measured(samples, reference, calibration, asked.intervals)
+        results.append(about | found | of_the_choice(scale, best, trials.get(scale, {})))
     return {
         "results": results,
-        "chosen": best.in_json(results, selection),
+        "chosen": best.in_json(results, selection := [{"scale": s, **values} for s, values in trials.items()]),
         "selection": selection,
         "guide": guide,
         "guide_split": guide_split(subject)[2] if guide else None,
         "learned": learned,
-        "alone": measured_alone(subject, reference, lambda g: draw(plan.count, asked.seed, guide=g), keep)
-        if asked.alone
-        else [],
+        "alone": measured_alone(subject, reference, partial(draw, plan.count, asked.seed), keep) if asked.alone else [],
+    }
+
+
+def measured(
+    samples: Samples, reference: Reference, calibration: dict[str, list[float] | None], intervals: bool
+) -> dict[str, Any]:
+    """The numbers of one set of samples, and how it was drawn."""
+    values, ranges = reference.measure(samples, intervals)
+    return {
+        "agreement": None,  # unless measured
+        **values,
+        "by_class": reference.by_class(samples),
+        "intervals": None if ranges is None else ranges | calibration,
+        "interval_method": interval.METHOD if intervals else None,
+        "sampler": samples.made["sampler"],
+        "evaluations": samples.made["evaluations"],
+    }
+
+
+def of_the_choice(scale: float, best: choice.Choice, trial: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "selection_intra_fid": trial.get("intra_fid"),
+        "selection_label_free_fid": trial.get("label_free_fid"),
+        "chosen": scale == best.scale,
     }
 
 
@@ -132,14 +134,14 @@ def fallback(best: choice.Choice, scales: Sequence[float], subject: Subject) -> 
 
 
 def measured_alone(
-    subject: Subject, reference: Reference, draw: Callable[[str], Samples], keep: Callable[[Samples], None]
+    subject: Subject, reference: Reference, draw: Callable[..., Samples], keep: Callable[[Samples], None]
 ) -> list[dict[str, Any]]:
     """Each network as a generator by itself, unguided: the paper's appendix on classifiers read as energies."""
     rows = []
     for guide in ALONE:
         if not set(GUIDES[guide].needs) <= set(subject.generator.networks):
             continue
-        samples = draw(guide)
+        samples = draw(guide=guide)
         row: dict[str, Any] = {"guide": guide, "diverged": not bool(samples.x.isfinite().all())}
         if not row["diverged"]:
             keep(samples)
@@ -173,13 +175,11 @@ def planned(subject: Subject, asked: Asked, scales: Sequence[float], reported: i
     return effort.planned(asked.count, subject.data, seconds, tried, reported, asked.minutes, sparing)
 
 
-def of_the_guide(subject: Subject, guide: list[dict[str, float]], show_progress: bool) -> dict[str, Any]:
-    learned = learned_by_sigma(subject, show_progress)
+def of_the_guide(guide: list[dict[str, float]], learned: list[dict[str, float | None]]) -> dict[str, Any]:
     return {
         "ece": guide[0]["ece"] if guide else None,
         "guide_accuracy": guide[0]["accuracy"] if guide else None,
         "sc_fraction": sum(row["guide"] or 0.0 for row in learned) / len(learned) if learned else None,
-        "learned": learned,
     }
 
 

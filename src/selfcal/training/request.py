@@ -54,7 +54,7 @@ class Request:
         method, changes = table.find(self.method), dict(pairs(self.settings))
         check_minutes(self.minutes, self.steps, changes)
         pile = self.read() if loaded is None else loaded
-        request = replace(self, labels=chosen(pile, self.labels), settings=changes)
+        request = replace(self, labels=chosen(pile, self.labels, (recorded or {}).get("labels")), settings=changes)
         data, labels = reveal(pile, request.labels, self.seed)
         settings, preset = None, None
         if recorded is not None and recorded["data"]["shape"] == list(data.shape):

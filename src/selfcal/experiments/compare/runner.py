@@ -14,10 +14,12 @@ import torch
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_arrays
+from selfcal.core.progress import say
 from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
 from selfcal.data.sources import load_data, recorded
+from selfcal.data.summary import examples_in_words
 from selfcal.evaluation.effort import how_many
 from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import Grid, canonical
@@ -88,6 +90,8 @@ def compare(
     grid = Grid.open(Path(out), protocol, cells)
     jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
     grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})
+    for line in (examples_in_words(pile), *pile.notes) if show_progress else ():
+        say(line)
     with sole_owner(grid.out):
         grid.save()
         save_real_examples(grid.out, pile)
