@@ -24,13 +24,12 @@ from selfcal.core.files import read_json, write_json, write_text
 from selfcal.data.sources import load_data
 
 GUIDES = ("fresh", "score", "score-frozen")
-METHODS = ("cg", "cg-sc-all")
 SCALES = (1.0, 2.0, 4.0)
 SHOWN = (0.1, 0.5, 1.0, 2.0, 5.0)  # σ, of the table
 
 
 def unet() -> UNet2DModel:
-    """28×28 grey, about 0.6 million weights."""
+    """28×28 grey, about a million weights."""
     return UNet2DModel(
         sample_size=28,
         in_channels=1,
@@ -62,7 +61,7 @@ def pipeline(out: Path, x: torch.Tensor, steps: int) -> Path:
         optimiser.step()
         average.update_parameters(net)
         if step % 100 == 0:
-            print(f"ddpm {step}/{steps} loss {float(loss):.3f}", flush=True)
+            print(f"ddpm {step}/{steps} loss {float(loss.detach()):.3f}", flush=True)
     DDPMPipeline(average.module, scheduler).save_pretrained(path)
     return path
 
@@ -102,10 +101,11 @@ def row(guide: str, method: str, reports: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/adopt"))
-    parser.add_argument("--ddpm-steps", type=int, default=8000)
-    parser.add_argument("--guide-steps", type=int, default=2000)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--ddpm-steps", type=int, default=4000)
+    parser.add_argument("--guide-steps", type=int, default=1500)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--methods", default="cg-sc-all", help="separated by commas")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:
@@ -114,7 +114,7 @@ def main() -> None:
     source = pipeline(options.out, load_data("fashion").x, options.ddpm_steps)
     reports: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for seed in range(options.seeds):
-        for method in METHODS:
+        for method in options.methods.split(","):
             for guide in GUIDES:
                 report = measured(source, guide, method, seed, options)
                 reports.setdefault((guide, method), []).append(report)
