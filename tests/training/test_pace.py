@@ -115,11 +115,11 @@ def test_a_measurement_is_the_mean_of_real_steps():
 
 
 def test_a_real_run_keeps_to_its_minutes(tmp_path, capsys):
-    """Loosely, since machines are busy; the rule itself is tested above."""
-    began = time.monotonic()
+    """Loosely, and from above in the processor's time: a starved machine is late; the rule itself is tested above."""
+    began, worked = time.monotonic(), time.process_time()
     run = selfcal.train("moons", "cg-sc-all", 0.03, tmp_path / "r", minutes=0.1, settings=SMALL)
-    took = time.monotonic() - began
-    assert 0.5 * 6 < took < 2 * 6
+    assert time.monotonic() - began > 0.3 * 6
+    assert time.process_time() - worked < 2 * 6
     said = " ".join(capsys.readouterr().err.split())
     assert "0.1 minutes of training in all: score to step" in said
     assert "minutes left, classifier" in said
