@@ -311,7 +311,7 @@ def test_export_writes_the_guide_and_says_what_is_missing(run, tmp_path, capsys)
     with pytest.raises(SystemExit) as stop:
         cli.main(["export", str(run.path), "--out", str(tmp_path / "pipe")])
     assert not stop.value.code
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().out.split())
     assert "the guide is written; the score model is a module of your own" in said
     assert "pipe.use_module(net)" in (tmp_path / "pipe" / "README.md").read_text()
     assert not (tmp_path / "pipe" / "score").exists()
