@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.settings import Settings, presets, purpose, read_preset, resolve
+from selfcal.core.settings import Settings, presets, purpose, resolve
 
 
 def test_presets_hold_differences_and_changes_win():
@@ -60,7 +60,8 @@ def test_every_setting_says_what_it_means():
 
 
 def test_presets_for_photos_differ_in_what_their_size_asks_for():
-    assert read_preset("photos64")["score"]["patch"] == 2
-    assert resolve("photos64").score.model_copy(update={"patch": 1}) == resolve("photos32").score
+    assert resolve("photos64").classifier.patch == 2
+    assert resolve("photos64").score.patch == 1  # squares as entry leave fine noise in the pictures
+    assert resolve("photos64").classifier.model_copy(update={"patch": 1}) == resolve("photos32").classifier
     assert resolve("photos64-gpu").score.width > resolve("photos64").score.width
     assert resolve("photos64").run.preview_every == 250
