@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import selfcal
-from selfcal import cli
+from command_line import typed
 
 COMMANDS = ("demo", "methods", "train", "adopt", "sample", "evaluate", "compare", "report", "toy", "show", "export")
 QUICK = ("--set", "score.width=16", "--set", "classifier.width=16")
@@ -28,17 +28,6 @@ def selfcal_in(folder, *arguments):
         timeout=240,
         env=os.environ | {"COLUMNS": "200", "OMP_NUM_THREADS": "1"},
     )
-
-
-def typed(capsys, *arguments):
-    """(exit code, stdout, stderr) without a new process."""
-    try:
-        cli.main([str(a) for a in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")

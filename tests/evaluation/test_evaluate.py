@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import selfcal
-from selfcal import cli
+from command_line import typed_unwrapped as typed
 from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import Dataset
 from selfcal.data.sources import load_data
@@ -53,16 +53,6 @@ def run_of(trained, tmp_path):
         return selfcal.load(tmp_path / name)
 
     return copy
-
-
-def typed(capsys, *arguments):
-    try:
-        cli.main([str(a) for a in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, " ".join(captured.err.split())
 
 
 # --- which λ ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from selfcal import cli
+from command_line import typed
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
 from selfcal.data import moons
@@ -266,16 +266,6 @@ def test_the_page_is_self_contained_and_made_from_the_files_alone(short):
     for made in ("report.html", "fields.png", "paths.png", "table.md"):
         (short / made).unlink()
     assert write_page(short).read_text("utf-8") == page
-
-
-def typed(capsys, *arguments):
-    try:
-        cli.main([str(a) for a in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_the_command_with_all_rivals_on_two_processes(capsys, tmp_path):

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import selfcal
-from selfcal import cli
+from command_line import typed_unwrapped as typed
 from selfcal.core.errors import SelfcalError
 
 SMALL = {"score.width": 8, "classifier.width": 8}
@@ -37,16 +37,6 @@ def run(folder, tmp_path):
 def add(folder, name, value=77):
     (folder / name).parent.mkdir(exist_ok=True)
     Image.new("RGB", (4, 4), (value, 1, 2)).save(folder / name)
-
-
-def typed(capsys, *arguments):
-    try:
-        cli.main([str(a) for a in arguments])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, " ".join(captured.err.split())
 
 
 def test_a_folder_that_grew_is_still_the_same_run(run, folder, capsys):

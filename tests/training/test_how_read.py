@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 import selfcal
-from selfcal import cli
+from command_line import typed_unwrapped as typed
 from selfcal.core.errors import SelfcalError
 
 QUICK = ["score.width=8", "classifier.width=8", "score.batch=4", "classifier.batch=4"]
@@ -104,26 +104,16 @@ def test_a_built_in_set_is_found_again_beside_a_folder_of_its_name(tmp_path, mon
     assert torch.equal(again.data.x, run.data.x)
 
 
-def typed(capsys, *words):
-    """(exit code, what was said)."""
-    try:
-        cli.main([str(word) for word in words])
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    return code, " ".join(capsys.readouterr().err.split())
-
-
 def test_the_command_line(pile, monkeypatch, capsys):
     monkeypatch.chdir(pile.parent)
     words = ["train", "pile", "--out", "r", "--labels", "labels.csv", "--steps", 1, "--method", "cg"]
     words += [word for setting in QUICK for word in ("--set", setting)]
-    code, said = typed(capsys, *words)
+    code, _, said = typed(capsys, *words)
     assert code == 2
     for part in ("different sizes: 0.png is 6×9", "--size 6", "broken.png cannot be read as an image (it is empty)"):
         assert part in said
     assert not (pile.parent / "r").exists()
-    code, said = typed(capsys, *words, "--size", 4, "--skip-broken", "--test-labels", "judge.tsv")
+    code, _, said = typed(capsys, *words, "--size", 4, "--skip-broken", "--test-labels", "judge.tsv")
     assert code == 0
     for part in (
         "pile: 6 images of 4×4, colour",
