@@ -34,8 +34,8 @@ def test_every_setting_is_listed(capsys, monkeypatch):
         assert f" {key} " in out
     (row,) = [line for line in out.splitlines() if line.startswith(" terms.sc_weight ")]
     assert row.split()[1:3] == ["1", f"{resolve('photos64').terms.sc_weight:g}"]
-    (row,) = [line for line in out.splitlines() if line.startswith(" score.width ")]
-    assert row.split()[1:7] == ["256", "24", "|", "16", "|", "24"]
+    (row,) = [line for line in out.splitlines() if line.startswith(" score.patch ")]
+    assert row.split()[1:7] == ["1", "1", "|", "2", "|", "1"]  # of the score model, the classifier, the conditional one
 
 
 def test_an_unknown_preset_is_one_sentence(capsys):
