@@ -89,7 +89,7 @@ class Run:
         scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given); "auto":
         the one that the last evaluation recommends. options: the sampler's own, for instance eta=1.
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
         if isinstance(scale, str):
@@ -163,7 +163,7 @@ class Run:
         say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
         keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         before = self.directory.metrics  # one that cannot be read is said now, not after the work
         report: dict[str, Any] = NOTHING_MEASURED | {"diverged": self.diverged}
         if not self.diverged:
@@ -182,7 +182,7 @@ class Run:
             about["unfinished"] = self.unfinished
         return Subject(self.generator, data, self.pool.y, about)
 
-    def _check_begun(self, guide: str | None) -> None:
+    def check_begun(self, guide: str | None = None) -> None:
         """A run that was stopped early may lack a network that the guide needs."""
         needs = look_up("guide", guide or self.method.guide, GUIDES).needs
         begun = {stage.role for stage in self.stages if self.directory.step_of(stage)}

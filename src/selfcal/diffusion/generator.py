@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,10 @@ from selfcal.diffusion.inputs import as_examples
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS, Sampler
 from selfcal.diffusion.samples import Samples
-from selfcal.diffusion.scores import ScoreFn
+from selfcal.diffusion.scores import ScoreFn, like
+
+Watch = Callable[[int, Tensor], None]
+"""(position of the first, denoised estimates (B, *)) of a batch; whatever it raises stops the sampling."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,17 @@ class Generator:
     title: str = ""  # before the words of a progress bar
 
     def sample(
-        self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None
+        self,
+        y: Tensor,
+        how: Sampling | None = None,
+        seed: int = 0,
+        show_progress: bool | None = None,
+        watch: Watch | None = None,
     ) -> Samples:
-        """One example for each entry of y. Batches mix classes; each has a random state of its own."""
+        """One example for each entry of y. Batches mix classes; each has a random state of its own.
+
+        watch: is shown at every evaluation what would come out if no noise were left, batch by batch.
+        """
         how = (how or Sampling()).completed(self.usual)
         walk, guide, scale, steps = checked(how, self.networks)
         sigmas, parts, evaluations = walk.levels(self.noise, steps), y.split(self.batch), walk.evaluations(steps)
@@ -66,6 +78,7 @@ class Generator:
                 rng = random_state(seed, "sampling", number)
                 x = sigmas[0] * torch.randn((len(labels), *self.shape), generator=rng)
                 score = counted(guide.score(self.networks, labels.to(self.device), scale), tick)
+                score = score if watch is None else watched(score, partial(watch, number * self.batch))
                 batches.append(walk.function(score, x.to(self.device), sigmas, rng=rng, **how.options).cpu())
         x = torch.cat(batches)
         about = {
@@ -131,6 +144,17 @@ def counted(score: ScoreFn, tick: Tick) -> ScoreFn:
     def scored(x: Tensor, sigma: Tensor) -> Tensor:
         tick(1, "")
         return score(x, sigma)
+
+    return scored
+
+
+def watched(score: ScoreFn, watch: Callable[[Tensor], None]) -> ScoreFn:
+    """The same score; shows the denoised estimate D = x + σ² s (Tweedie) at every evaluation."""
+
+    def scored(x: Tensor, sigma: Tensor) -> Tensor:
+        s = score(x, sigma)
+        watch((x + like(sigma, x) ** 2 * s).detach().cpu())
+        return s
 
     return scored
 
