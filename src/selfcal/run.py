@@ -23,6 +23,7 @@ from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
 from selfcal.evaluation.history import added, recommended, weights_of
+from selfcal.evaluation.suggestion import suggest
 from selfcal.methods.stage import Method, Stage
 from selfcal.training.directory import Access, RunDirectory, open_directory, recorded
 from selfcal.training.donor import from_run, taking_over
@@ -121,6 +122,16 @@ class Run:
     def predict(self, x: Any, sigma: float | None = None) -> list[str]:
         """The likeliest class of each input, by its name; inputs as `predict_proba` takes them."""
         return [self.classes[c] for c in self.predict_proba(x, sigma).argmax(-1).tolist()]
+
+    def suggest(self, count: int = 20, seed: int = 0) -> list[str]:
+        """Training images whose labels would tell the guide most, by name, the most telling first; evaluation/
+        suggestion.py says which these are."""
+        places = suggest(self.generator, self.data.x, self.pool.y, count, seed)
+        return [self.data.names[i] for i in places.tolist()]
+
+    def labels_seen(self) -> list[tuple[str, str]]:
+        """(name, class) of every training example whose label the run was shown."""
+        return [(self.data.names[i], self.classes[int(self.pool.y[i])]) for i in self.pool.labelled.tolist()]
 
     def history(self) -> History:
         """The lines of log.jsonl as a table."""

@@ -21,6 +21,7 @@ from selfcal.app.runs import needed_guide
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_folder, write_text
 from selfcal.data.label_files import as_table
+from selfcal.data.memory import KEPT
 from selfcal.diffusion.generator import class_index
 from selfcal.diffusion.pictures import pixels, png
 from selfcal.diffusion.sample_files import as_image
@@ -139,17 +140,18 @@ def check_room(cards: Sequence[Card], count: int) -> None:
 
 def rows(run: Run, given: Sequence[Card]) -> list[tuple[str, str]]:
     """(file, label): those that the run was trained with, then the given ones."""
-    data, labels = run.data, run.pool.y
-    known = [(data.names[i], run.classes[int(labels[i])]) for i in run.pool.labelled.tolist()]
-    named = [(c.file if c.place is None else data.names[c.place], run.classes[c.label or 0]) for c in given]
-    return known + named
+    names = run.data.names
+    named = [(c.file if c.place is None else names[c.place], run.classes[c.label or 0]) for c in given]
+    return run.labels_seen() + named
 
 
 def free_name(folder: Path) -> Path:
     """folder/labels-001.csv or the first number that is free, claimed by an empty file: two pages may save at once."""
     with surfaced(f"cannot write to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        numbers = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"(?:labels|new)-(\d+)(?:\.csv)?", p.name))]
+        numbers = [
+            int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"(?:labels|new)-(\d+)(?:\.csv)?", p.name))
+        ]
         number = max(numbers, default=0) + 1
         while True:
             path = folder / f"labels-{number:03d}.csv"
@@ -160,12 +162,33 @@ def free_name(folder: Path) -> Path:
 
 
 def in_words(run: Run, table: Path, folder: Path | None, count: int) -> str:
-    """What was written, and the command that trains with it; the score model, which needs no labels, is taken over."""
-    words = f"{count} new labels are saved, together with the {len(run.pool.labelled)} known ones, in {table}."
-    source = str(run.config["data"]["source"])
-    command = ["selfcal", "train", source, "--method", run.method.name, "--labels", str(table)]
+    """What was written, and on a line of its own the command that trains with it."""
+    new, known = plural(count, "new label"), plural(len(run.pool.labelled), "known one")
+    words = f"{new} saved, together with {known}, in {table}."
     if folder is not None:
-        words += f" {folder} holds the images that are new: copy them to the unlabelled ones in {source} first."
-    elif any(stage.role == "score" for stage in run.stages) and (run.data.y != UNLABELED).any():
-        command += ["--score", str(run.path)]
-    return f"{words}\n{shlex.join([*command, '--out', f'{run.path}-{table.stem}'])}"
+        words += f" The images that are not in the data yet are in {folder}; copy them to its unlabelled ones first."
+    return f"{words}\n{next_command(run, table, grown=folder is not None)}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def next_command(run: Run, table: Path, grown: bool) -> str:
+    """As the run was asked for, with the new labels. The score model, which needs none, is taken over, unless the data
+    has grown."""
+    config = run.config
+    asked, source = config.get("asked") or {}, str(config["data"]["source"])
+    if run.settings.score.network.startswith("adopted"):
+        return f"selfcal adopt … --labels {shlex.quote(str(table))} --out {shlex.quote(f'{run.path}-{table.stem}')}"
+    words = ["selfcal", "train", source if source != KEPT else str(run.path / KEPT), "--method", run.method.name]
+    words += ["--labels", str(table), "--seed", str(config["seed"])]
+    for name in ("preset", "steps", "minutes"):
+        words += [f"--{name}", str(asked[name])] if asked.get(name) is not None else []
+    words += ["--size", str(config["data"]["size"])] if config["data"].get("size") else []
+    words += ["--skip-broken"] if config["data"].get("skip_broken") else []
+    for key, value in (asked.get("settings") or {}).items():
+        words += ["--set", f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}"]
+    if not grown and any(stage.role == "score" for stage in run.stages) and "score" not in run.unfinished:
+        words += ["--score", str(run.path)]
+    return shlex.join([*words, "--out", f"{run.path}-{table.stem}"])

@@ -81,7 +81,9 @@ def card(run: Run, labelling: Labelling) -> str:
     """The image that is to be labelled, or what to do where there is none."""
     top = labelling.card
     if top is None:
-        words = "All of these are done: save them, or ask for more." if labelling.cards else "Ask for suggestions first."
+        words = (
+            "All of these are done: save them, or ask for more." if labelling.cards else "Ask for suggestions first."
+        )
         return render(TEMPLATES / "card.html", source="", words=words)
     return render(
         TEMPLATES / "card.html",

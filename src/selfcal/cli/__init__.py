@@ -11,7 +11,22 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import adopt, compare, demo, evaluate, export, methods, presets, report, sample, serve, show, toy, train
+from selfcal.cli import (
+    adopt,
+    compare,
+    demo,
+    evaluate,
+    export,
+    methods,
+    presets,
+    report,
+    sample,
+    serve,
+    show,
+    suggest,
+    toy,
+    train,
+)
 from selfcal.cli.terminal import app, problem_console
 from selfcal.core.errors import SelfcalError
 
@@ -29,6 +44,7 @@ __all__ = [
     "sample",
     "serve",
     "show",
+    "suggest",
     "toy",
     "train",
 ]

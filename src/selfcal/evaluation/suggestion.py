@@ -13,6 +13,7 @@ from selfcal.evaluation.opinion import opinions
 
 LOUDEST = 1.0  # σ up to which the guide is asked: half the range of the data, where classes can still be told
 LEVELS, DRAWS = 4, 4
+SURE = 0.2  # what an image weighs of which the guide is sure, beside 1.2 of one without an opinion: it may be wrong
 
 
 def suggest(generator: Generator, x: Tensor, labels: Tensor, count: int, seed: int = 0) -> Tensor:
@@ -33,8 +34,8 @@ def suggest(generator: Generator, x: Tensor, labels: Tensor, count: int, seed: i
     images, labelled = x[looked_at], labels[looked_at] != UNLABELED
     sigmas = torch.logspace(-1, 0, LEVELS).mul(LOUDEST).tolist()
     thought = opinions(generator, images, sigmas, DRAWS, seed)
-    features = torch.cat([spread_one(images.flatten(1)), spread_one(thought.movedim(0, 1).flatten(1))], 1)
-    return looked_at[most_telling(features, doubt(thought.mean(0)), labelled, count)]
+    features = torch.cat([spread_one(images.flatten(1)), spread_one(thought.movedim(0, 1).flatten(1))], 1).float()
+    return looked_at[most_telling(features, SURE + doubt(thought.mean(0)), labelled, count)]
 
 
 def most_telling(features: Tensor, unsure: Tensor, labelled: Tensor, count: int) -> Tensor:
@@ -45,14 +46,14 @@ def most_telling(features: Tensor, unsure: Tensor, labelled: Tensor, count: int)
         R(S) = Σ_i u_i min_{j ∈ L ∪ S} ‖f_i − f_j‖²
 
     unexplained, L being the labelled ones: doubts that are far from every label. Each choice is the one that
-    lowers R most: sure ones weigh nothing (uncertainty), what lies near a label or an earlier choice has been
+    lowers R most: sure ones weigh little (uncertainty), what lies near a label or an earlier choice has been
     explained already (diversity), and an odd one out explains only itself (so it comes late). The gain of a set is
     submodular, so that this greedy choice is at least 1 − 1/e of the best (Nemhauser, Wolsey and Fisher 1978).
 
     features (N, D); unsure (N,); labelled (N,) of truth values; fewer than `count` where fewer are unlabelled.
     """
-    distances = torch.cdist(features.double(), features.double()).square()
-    weights, free = unsure.double(), ~labelled
+    distances = torch.cdist(features, features).square()
+    weights, free = unsure.to(distances), ~labelled
     left = distances[:, labelled].amin(1) if labelled.any() else distances.amax(1)
     picked: list[int] = []
     for _ in range(min(count, int(free.sum()))):
