@@ -22,11 +22,8 @@ LEVELS, DRAWS = 13, 8  # noise levels of the curve, and noises of each
 NAMED = 5  # classes with a line of their own
 
 
-def uploaded(file: str | Path, run: Run, inverted: bool = False) -> Tensor:
-    """An image file as the run's networks see one, (1, C, H, W): its middle square at their size, grey or in colour.
-
-    inverted: dark ink on white becomes white on dark, as digits are.
-    """
+def uploaded(file: str | Path, run: Run) -> Tensor:
+    """An image file as the run's networks see one, (1, C, H, W): its middle square at their size, grey or in colour."""
     path, (channels, height, width) = Path(file), run.shape
     try:
         size = path.stat().st_size
@@ -43,7 +40,7 @@ def uploaded(file: str | Path, run: Run, inverted: bool = False) -> Tensor:
         raise SelfcalError(f"the file is not an image that can be read: {problem}") from None
     except OSError:
         raise SelfcalError("the file is not there any more; choose it again") from None
-    return as_examples(255 - values if inverted else np.ascontiguousarray(values), run.shape)
+    return as_examples(np.array(values), run.shape)  # a copy: Pillow's is read-only
 
 
 def over_noise(run: Run, x: Tensor) -> tuple[list[float], Tensor]:
@@ -54,7 +51,7 @@ def over_noise(run: Run, x: Tensor) -> tuple[list[float], Tensor]:
 
 def ranked(run: Run, x: Tensor, most: int = NAMED) -> list[tuple[str, float]]:
     """The likeliest classes of one image without noise, by name, with their probabilities."""
-    p = needed_guide(run).predict_proba(x)[0]
+    p = needed_guide(run).predict_proba(x, run.noise.sigma_min)[0]  # which stands for none; bright images are no mistake
     order = p.argsort(descending=True, stable=True)[:most].tolist()
     return [(run.classes[c], float(p[c])) for c in order]
 
@@ -66,7 +63,7 @@ def curve(sigmas: Sequence[float], p: Tensor, classes: Sequence[str]) -> str:
     for place, c in enumerate(order):
         named = place < NAMED
         style = {"color": OTHERS[place % len(OTHERS)], "label": classes[c][:24]} if named else {"color": "#c8ccd2"}
-        axes.semilogx(sigmas, p[:, c].tolist(), "o-" if named else "-", ms=3, zorder=2 + named, **style)  # type: ignore[arg-type]
+        axes.semilogx(sigmas, p[:, c].tolist(), "o-" if named else "-", ms=3, zorder=2 + named, **style)
     axes.set_xlabel("noise σ")
     axes.set_ylabel("probability")
     axes.set_ylim(-0.02, 1.02)
@@ -82,6 +79,6 @@ def sentence(run: Run, x: Tensor) -> str:
 
 
 def same_image(x: Tensor, pile: Tensor) -> int | None:
-    """Where in the pile (N, *) this very image (1, *) is, if it is: its pixels to half a grey level."""
-    near = ((pile - x).abs().flatten(1).amax(1) <= 1 / 255).nonzero()[:, 0] if len(pile) else torch.zeros(0)
+    """Where in the pile (N, *) this very image (1, *) is, if it is: its pixels to less than a grey level."""
+    near = ((pile - x).abs().flatten(1).amax(1) <= 1.5 / 255).nonzero()[:, 0] if len(pile) else torch.zeros(0)
     return int(near[0]) if len(near) else None

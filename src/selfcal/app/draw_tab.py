@@ -56,7 +56,7 @@ def class_chooser(runs: Mapping[str, Run], first: Run) -> Component:
     return kind(list(first.classes), label="Classes", elem_id="classes", **({} if few else {"multiselect": True}))
 
 
-def how_chooser() -> tuple[Component, Component, Component]:
+def how_chooser() -> tuple[gr.Dropdown, gr.Slider, gr.Number]:
     with gr.Accordion("Sampler, steps, seed", open=False):
         sampler = gr.Dropdown(list(SAMPLERS), label="Sampler", elem_id="sampler")
         steps = gr.Slider(1, MOST_STEPS, step=1, label="Steps", elem_id="steps")

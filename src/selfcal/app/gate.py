@@ -30,6 +30,7 @@ SERVED = {
 SERVED["HEAD"] = re.compile("/")
 UPLOAD = "/gradio_api/upload"
 LARGEST_REQUEST = 2**20  # bytes, of what is no upload
+FORM = 2**16  # bytes that a form adds to its file
 COOKIE = "selfcal_token"
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 POLICY = (  # nothing is fetched from elsewhere, and no other site may frame the page
@@ -66,24 +67,41 @@ class Gate:
             return
         if scope["type"] != "http":
             return
-        started = False
-
-        async def answer(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                message["headers"] = with_ours(message.get("headers", []))
-            await send(message)
-
         try:
             check_host(scope, self.token)
             if self.token is not None and await self.let_in(scope, send):
                 return
             check_route(scope)
-            await self.inner(scope, self.bounded(scope, receive), answer)
+            most = self.most_bytes(scope)
         except Refusal as refusal:
-            if not started:
-                await reply(send, refusal.status, refusal.sentence)
+            await reply(send, refusal.status, refusal.sentence)
+        else:
+            await self.pass_on(scope, receive, send, most)
+
+    async def pass_on(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
+        """To `inner`, as long as no more than so many bytes arrive; then it hears that nobody is there any more."""
+        count, refused = 0, False
+
+        async def bounded() -> Message:
+            nonlocal count, refused
+            message = await receive()
+            count += len(message.get("body", b""))
+            if count > most and not refused:
+                refused = True
+                await reply(send, 413, too_much(most))
+            return {"type": "http.disconnect"} if refused else message
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = with_ours(message.get("headers", []))
+            if not refused:
+                await send(message)
+
+        try:
+            await self.inner(scope, bounded, answer)
+        except Exception:  # of a request that was cut off it may complain as it likes
+            if not refused:
+                raise
 
     async def let_in(self, scope: Scope, send: Send) -> bool:
         """Whether the request has been answered: a token in the address becomes a cookie, and leaves the address."""
@@ -102,32 +120,25 @@ class Gate:
     def is_right(self, token: str) -> bool:
         return self.token is not None and hmac.compare_digest(token.encode(), self.token.encode())
 
-    def bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """No more than so many bytes, whatever the request says of its length."""
-        upload = scope["path"].rstrip("/") == UPLOAD
-        most = self.largest_upload + 2**16 if upload else LARGEST_REQUEST  # a form has a few lines of its own
-        refusal = Refusal(413, f"more than {most >> 20} MiB were sent; that is more than is taken")
+    def most_bytes(self, scope: Scope) -> int:
+        """That a request may have; one that announces more is refused at once."""
+        is_upload = scope["path"].rstrip("/") == UPLOAD
+        most = self.largest_upload + FORM if is_upload else LARGEST_REQUEST
         said = header(scope, b"content-length")
-        if said and not (said.isdigit() and int(said) <= most):
-            raise refusal
-        count = 0
+        if said and not (said.isdecimal() and int(said) <= most):
+            raise Refusal(413, too_much(most))
+        return most
 
-        async def bounded_receive() -> Message:
-            nonlocal count
-            message = await receive()
-            count += len(message.get("body", b""))
-            if count > most:
-                raise refusal
-            return message
 
-        return bounded_receive
+def too_much(most: int) -> str:
+    return f"at most {most >> 20} MiB are taken"
 
 
 def check_route(scope: Scope) -> None:
     """Of the decoded path and of the one that was sent: %2e%2e is .. too."""
     path, sent = scope["path"], (scope.get("raw_path") or b"").decode("latin-1")
     served = SERVED.get(scope["method"])
-    if served is None or not served.fullmatch(path) or ".." in path or ".." in sent or "\\" in path:
+    if served is None or not served.fullmatch(path) or re.search(r"\.\.|//|\\", path + " " + sent):
         raise Refusal(404, "this is not served")
 
 
