@@ -40,6 +40,7 @@ SMALL: dict[str, Any] = {
     "classifier.steps": 2000,
     "classifier.lr": 0.003,
 }
+WHOLE: dict[str, Any] = {"classifier.steps": 6000, "classifier.lr": 0.002}  # half the preset's steps, at twice its rate
 
 Chooser = Callable[[selfcal.Run, int], list[int]]
 
@@ -82,10 +83,10 @@ def trained(out: Path, labels: str | Path, seed: int, settings: dict[str, Any]) 
     return selfcal.train("digits", "cg-sc-all", str(labels), out, seed=seed, settings=settings)
 
 
-def measured(out: Path, seeds: Sequence[int], settings: dict[str, Any]) -> list[dict[str, Any]]:
+def measured(out: Path, seeds: Sequence[int], rules: Sequence[str], settings: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
-    with bar("guides", len(seeds) * (1 + len(RULES))) as tick:
-        for rule in ("none", *RULES):
+    with bar("guides", len(seeds) * (1 + len(rules))) as tick:
+        for rule in ("none", *rules):
             for seed in seeds:
                 first = trained(out / f"{seed}-first", "1/class", seed, settings)
                 run = first if rule == "none" else trained_on(first, rule, seed, out, settings)
@@ -128,8 +129,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed, 20 steps")
     asked = parser.parse_args()
     seeds = [0] if asked.quick else [int(s) for s in asked.seeds.split(",")]
-    own = {} if asked.whole else SMALL
-    found = measured(asked.out, seeds, ALWAYS | own | ({"classifier.steps": 20} if asked.quick else {}))
+    settings = ALWAYS | (WHOLE if asked.whole else SMALL) | ({"classifier.steps": 20} if asked.quick else {})
+    found = measured(asked.out, seeds, asked.rules.split(","), settings)
     write_text(asked.out / "labelling.md", table_of(found))
     print(table_of(found))
     print(json.dumps({"clicks": CLICKS, "seeds": seeds}))

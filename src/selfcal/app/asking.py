@@ -51,7 +51,9 @@ def over_noise(run: Run, x: Tensor) -> tuple[list[float], Tensor]:
 
 def ranked(run: Run, x: Tensor, most: int = NAMED) -> list[tuple[str, float]]:
     """The likeliest classes of one image without noise, by name, with their probabilities."""
-    p = needed_guide(run).predict_proba(x, run.noise.sigma_min)[0]  # which stands for none; bright images are no mistake
+    p = needed_guide(run).predict_proba(x, run.noise.sigma_min)[
+        0
+    ]  # which stands for none; bright images are no mistake
     order = p.argsort(descending=True, stable=True)[:most].tolist()
     return [(run.classes[c], float(p[c])) for c in order]
 

@@ -30,7 +30,8 @@ def lay_out(runs: Mapping[str, Run], chosen: gr.Dropdown) -> None:
         with gr.Column(scale=1, min_width=300):
             count = gr.Slider(1, MOST_SUGGESTED, value=20, step=1, label="How many", elem_id="suggest-count")
             ask = gr.Button("Suggest images", variant="primary", elem_id="suggest")
-            file = dropzone("Or one of your own", "label-file")
+            with gr.Accordion("Or one of your own", open=False):
+                file = dropzone("Your image", "label-file")
         with gr.Column(scale=3, min_width=300):
             top = gr.HTML(HINT, elem_id="card")
             classes = class_buttons(runs, first)

@@ -48,6 +48,7 @@ class Address:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind((self.host, port))
+                listener.listen()  # whoever calls before we serve is not refused, but waits
                 return listener
             except (OSError, OverflowError) as error:
                 listener.close()
@@ -96,6 +97,8 @@ def serve(runs: Mapping[str, Run], address: Address, ready: Callable[[str], None
     address = address.secured()
     with closing(address.listen()) as listener, tempfile.TemporaryDirectory(prefix="selfcal-app-") as folder:
         app = application(runs, address.token, Path(folder))
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none")
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=1
+        )
         ready(address.url(listener.getsockname()[1]))
         uvicorn.Server(config).run(sockets=[listener])
