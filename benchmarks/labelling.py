@@ -42,6 +42,13 @@ SMALL: dict[str, Any] = {
 }
 WHOLE: dict[str, Any] = {"classifier.steps": 6000, "classifier.lr": 0.002}  # half the preset's steps, at twice its rate
 
+NAMES = {
+    "none": "1 per class",
+    "random": f"and {CLICKS} at random",
+    "app": f"and {CLICKS} that the app suggests",
+    "least sure": f"and the {CLICKS} it is least sure of",
+}
+
 Chooser = Callable[[selfcal.Run, int], list[int]]
 
 
@@ -113,7 +120,7 @@ def table_of(found: Sequence[dict[str, Any]]) -> str:
     for rule in dict.fromkeys(row["rule"] for row in found):
         mine = sorted((row for row in found if row["rule"] == rule), key=lambda row: row["seed"])
         clean, noisy = ([row[key] for row in mine] for key in ("accuracy", "noisy"))
-        name = "1 per class" if rule == "none" else f"and {CLICKS} {rule}"
+        name = NAMES.get(rule, rule)
         values = " | ".join(f"{v:.3f}" for v in [*clean, statistics.median(clean), statistics.median(noisy)])
         lines.append(f"| {name} | {values} |")
     return "\n".join(lines) + "\n"
@@ -123,9 +130,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/labelling"))
     parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), help="separated by commas")
-    parser.add_argument(
-        "--whole", action="store_true", help="the network and the steps of the preset, six times as long"
-    )
+    parser.add_argument("--whole", action="store_true", help="the preset's network; ten times the work")
+    parser.add_argument("--rules", default=",".join(RULES), help="separated by commas")
     parser.add_argument("--quick", action="store_true", help="one seed, 20 steps")
     asked = parser.parse_args()
     seeds = [0] if asked.quick else [int(s) for s in asked.seeds.split(",")]

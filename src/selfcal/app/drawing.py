@@ -20,7 +20,7 @@ from selfcal.run import Run
 
 MOST_IMAGES = 100  # of one click; no preset samples fewer at once, so that all appear together
 MOST_STEPS = 200
-LARGEST_SCALE = 20.0
+LARGEST_SCALE = 10.0
 LARGEST_SEED = 2**31 - 1
 EVERY = 0.1  # seconds between two pictures on the way: more would cost time, and nobody sees them
 
