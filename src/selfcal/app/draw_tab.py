@@ -30,7 +30,11 @@ def lay_out(runs: Mapping[str, Run], chosen: gr.Dropdown) -> None:
             count = gr.Slider(1, MOST_IMAGES, value=64, step=1, label="Images", elem_id="count")
             scale = gr.Slider(0, LARGEST_SCALE, step=0.1, label="λ, the strength of guidance", elem_id="scale")
             other = gr.Dropdown(
-                [NO_OTHER, *runs], value=NO_OTHER, label="Beside it, from the same noise", elem_id="other"
+                [NO_OTHER, *runs],
+                value=NO_OTHER,
+                label="Beside it, from the same noise",
+                elem_id="other",
+                filterable=False,
             )
             other.visible = len(runs) > 1
             sampler, steps, seed = how_chooser()
@@ -43,7 +47,12 @@ def lay_out(runs: Mapping[str, Run], chosen: gr.Dropdown) -> None:
         for name, changed in value.items():
             setattr(component, name, changed)
     wish = [chosen, other, classes, count, scale, sampler, steps, seed]
-    quiet: dict[str, Any] = {"show_progress": "hidden", "trigger_mode": "always_last"} | ONE_AT_A_TIME
+    # preprocess: gradio would take a number out of bounds for an error of ours, and log it; Wish.read says it in words
+    quiet: dict[str, Any] = {
+        "show_progress": "hidden",
+        "trigger_mode": "always_last",
+        "preprocess": False,
+    } | ONE_AT_A_TIME
     drawing = gr.on([draw.click, scale.release], spoken(drawer(runs)), wish, shown, **quiet)
     stop.click(None, cancels=[drawing], queue=False)
     sampler.input(lambda name: usual_steps(str(name)), sampler, steps, **PRIVATE)
@@ -58,7 +67,7 @@ def class_chooser(runs: Mapping[str, Run], first: Run) -> Component:
 
 def how_chooser() -> tuple[gr.Dropdown, gr.Slider, gr.Number]:
     with gr.Accordion("Sampler, steps, seed", open=False):
-        sampler = gr.Dropdown(list(SAMPLERS), label="Sampler", elem_id="sampler")
+        sampler = gr.Dropdown(list(SAMPLERS), label="Sampler", elem_id="sampler", filterable=False)
         steps = gr.Slider(1, MOST_STEPS, step=1, label="Steps", elem_id="steps")
         seed = gr.Number(0, precision=0, minimum=0, maximum=LARGEST_SEED, label="Seed", elem_id="seed")
         another = gr.Button("Another seed", size="sm", elem_id="another")

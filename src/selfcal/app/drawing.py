@@ -39,6 +39,8 @@ class Wish:
     @classmethod
     def read(cls, classes: Any, numbers: Mapping[str, Any], sampler: Any) -> Wish:
         """numbers: of count, scale, steps and seed; whatever is out of bounds is refused in one sentence."""
+        if classes is not None and not isinstance(classes, list):
+            raise SelfcalError(f"classes are {classes!r}; a list of names is needed")
         bounds = {"count": (1, MOST_IMAGES), "steps": (1, MOST_STEPS), "seed": (0, LARGEST_SEED)}
         whole = {name: int(within(name, numbers[name], *bounds[name])) for name in bounds}
         return cls(

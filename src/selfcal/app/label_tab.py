@@ -11,13 +11,14 @@ from gradio.components import Component
 from selfcal.app.ask_tab import dropzone, taken
 from selfcal.app.draw_tab import FEW_CLASSES
 from selfcal.app.events import ONE_AT_A_TIME, spoken
-from selfcal.app.labelling import MOST_SUGGESTED, Labelling
+from selfcal.app.labelling import Labelling
 from selfcal.app.pictures import card, given
 from selfcal.app.runs import found, needed_guide
 from selfcal.run import Run
 
 Stacks = dict[str, Labelling]
 """A person's cards, by run."""
+COUNTS = (5, 10, 20, 50, 100)
 HINT = "<p class='sc-note'>The images whose labels would tell the guide most, one after the other.</p>"
 Act = Callable[[Run, Labelling, Any], tuple[Labelling, str]]
 """From a run, its stack and what was clicked: the stack then, and words about it."""
@@ -28,7 +29,7 @@ def lay_out(runs: Mapping[str, Run], chosen: gr.Dropdown) -> None:
     stacks = gr.State({})
     with gr.Row():
         with gr.Column(scale=1, min_width=300):
-            count = gr.Slider(1, MOST_SUGGESTED, value=20, step=1, label="How many", elem_id="suggest-count")
+            count = gr.Radio(list(COUNTS), value=20, label="How many", elem_id="suggest-count")
             ask = gr.Button("Suggest images", variant="primary", elem_id="suggest")
             with gr.Accordion("Or one of your own", open=False):
                 file = dropzone("Your image", "label-file")

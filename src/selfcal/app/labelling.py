@@ -30,7 +30,6 @@ from selfcal.evaluation.suggestion import suggest
 from selfcal.run import Run
 
 MOST_CARDS = 1000
-MOST_SUGGESTED = 100
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Labelling:
         for card in self.cards:
             if card.place is not None:  # a skipped one is not asked again; its own class stands in for a label
                 labels[card.place] = 0 if card.label is None else card.label
-        places = suggest(run.generator, run.data.x, labels, min(count, MOST_SUGGESTED)).tolist()
+        places = suggest(run.generator, run.data.x, labels, count).tolist()
         new = tuple(Card(run.data.x[i : i + 1], i) for i in places)
         return replace(self, cards=self.cards + new, at=len(self.cards))
 

@@ -23,7 +23,7 @@ def page(runs: Mapping[str, Run]) -> gr.Blocks:
     with gr.Blocks(title="selfcal", analytics_enabled=False) as blocks:
         gr.Markdown(f"## selfcal · {', '.join(names) if len(names) < 4 else f'{len(names)} runs'}")
         with gr.Row(visible=len(names) > 1):
-            chosen = gr.Dropdown(names, value=names[0], label="Run", elem_id="run")
+            chosen = gr.Dropdown(names, value=names[0], label="Run", elem_id="run", filterable=False)
         with gr.Tab("Draw", id="draw"):
             draw_tab.lay_out(runs, chosen)
         with gr.Tab("Ask the guide", id="ask"):
