@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.data.pixels import Examples
 from selfcal.diffusion.scores import like
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.own_module import READINGS, OwnForm
@@ -23,6 +24,7 @@ SHIFTS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the σ that the network is told
 BETTER = 0.9  # another reading or level that leaves less than so much of the error is the right one
 SLACK = 1.25  # a network that has hardly been trained may be that much worse than shrinking
 MOST_NUMBERS = 2**14  # in a batch
+MOST_FOR_SPREAD = 2000  # examples, or a few more
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Seen:
         return self.sigma**2
 
 
-def check_denoising(model: ScoreModel, x: Tensor, low: float, high: float, name: str) -> str:
+def check_denoising(model: ScoreModel, x: Examples, low: float, high: float, name: str) -> str:
     """Refuses in words; or says how much of the noise is left. x: real examples."""
     form: Any = model.form
     seen = [look(model, form, x, sigma) for sigma in levels(low, high)]
@@ -69,7 +71,7 @@ def levels(low: float, high: float) -> list[float]:
 
 
 @torch.no_grad()
-def look(model: ScoreModel, form: OwnForm, x: Tensor, sigma: float) -> Seen:
+def look(model: ScoreModel, form: OwnForm, x: Examples, sigma: float) -> Seen:
     rng = torch.Generator().manual_seed(0)
     many = min(len(x), max(32, MOST_NUMBERS // x[0].numel()))
     x0 = x[torch.randperm(len(x), generator=rng)[:many]]
@@ -86,7 +88,7 @@ def look(model: ScoreModel, form: OwnForm, x: Tensor, sigma: float) -> Seen:
         c = form(like(level, noisy))
         outs[shift] = call(model, noisy / c.shrink, form.level(level * shift))
     readings = {predicts: error(predicts, outs[1.0]) for predicts in READINGS if predicts != "v" or form.keeps_variance}
-    spread = float(x.var(0).mean())
+    spread = float(x[:: max(1, len(x) // MOST_FOR_SPREAD)].var(0).mean())
     shrinking = spread * sigma**2 / (spread + sigma**2)
     return Seen(sigma, readings, {shift: error(form.predicts, out) for shift, out in outs.items()}, shrinking)
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
 from selfcal.core.progress import bar, say
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
+from selfcal.data.pixels import Examples
 from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.stage import Context, Objective, Stage
@@ -54,13 +55,15 @@ class Diverged(Exception):
 class Batches:
     """Where a stage's batches come from: the examples, and the labels it may see."""
 
-    x: Tensor
+    x: Examples
     pool: Pool
 
     def draw(self, stage: Stage, context: Context, size: int, rng: torch.Generator) -> Noisy:
         """A noisy batch as the stage wants it, from this random state alone."""
         pick = stage.draw(self.pool, size, rng)
-        x0 = mirrored_at_random(self.x[pick], rng) if context.settings.data.flips else self.x[pick]
+        x0 = self.x[pick]
+        if context.settings.data.flips:
+            x0 = mirrored_at_random(x0, rng)
         return context.noise.perturb(x0, self.pool.y[pick], rng)
 
 
