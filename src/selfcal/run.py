@@ -25,6 +25,7 @@ from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
 from selfcal.evaluation.history import added, recommended, weights_of
 from selfcal.methods.stage import Method, Stage
+from selfcal.nets.precision import compiled, in_precision, set_products
 from selfcal.training import processes
 from selfcal.training.directory import Access, RunDirectory, open_directory, recorded
 from selfcal.training.donor import from_run, taking_over
@@ -60,9 +61,12 @@ class Run:
     @cached_property
     def generator(self) -> Generator:
         """The trained networks with the method's own guidance and the settings' sampler."""
-        run, sampling = self.directory, self.settings.sampling
+        run, sampling, how = self.directory, self.settings.sampling, self.settings.run
+        set_products(how.precision)
+        for network in run.networks.values() if how.compile else ():
+            compiled(network)
         return Generator(
-            networks=run.networks,
+            networks={role: in_precision(network, how.precision) for role, network in run.networks.items()},
             noise=run.noise,
             shape=run.shape,
             classes=run.classes,

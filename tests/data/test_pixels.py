@@ -1,4 +1,4 @@
-"""Images that stay bytes: the same floats as ever when taken, and of a large folder decoded once, mapped from a file."""
+"""Images that stay bytes: the same floats as ever when taken; of a large folder decoded once, mapped from a file."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError, unknown
 from selfcal.core.progress import bar, say
 from selfcal.core.team import ALONE, Team
@@ -65,7 +66,7 @@ def cnn(data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Featu
     else:
         net, sha256 = team.main_first(lambda: judge.trained_on(data, show_progress))
         name = f"{data.name}-cnn"
-    net.requires_grad_(False)
+    net.requires_grad_(False).to(usual_device())
     return Features(name, sha256, _batched(net.trunk), _batched(lambda x: net(x).softmax(-1)))
 
 
@@ -88,7 +89,7 @@ def without_true_labels(data: Dataset, show_progress: bool = False, team: Team =
     if not data.is_image or not is_small(data):
         return identity(data, show_progress)
     net, sha256 = team.main_first(lambda: judge.trained_on(data, show_progress, judge.STUDENT_STEPS))
-    net.requires_grad_(False)
+    net.requires_grad_(False).to(usual_device())
     return Features(f"{data.name}-student-cnn", sha256, _batched(net.trunk))
 
 
@@ -204,9 +205,11 @@ def shared_features(judge: Features, data: Dataset, show_progress: bool, team: T
 
 
 def _batched(function: Callable[[Tensor], Tensor], size: int = BATCH) -> Callable[[Tensor], Tensor]:
+    """Batch by batch on the device where networks compute, and back."""
+
     def chunks(x: Tensor) -> Iterator[Tensor]:
         with torch.no_grad():
             for part in x.split(size):
-                yield function(part)
+                yield function(part.to(usual_device())).cpu()
 
     return lambda x: torch.cat(list(chunks(x)))

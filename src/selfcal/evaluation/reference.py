@@ -39,26 +39,27 @@ class Side:
     """Real features and what follows from them alone: of all images, or of one class."""
 
     def __init__(self, real: Tensor, own: dict[str, Tensor] | None = None) -> None:
-        """own: what takes pairs of real images, if it is known already."""
-        own = own_distances(real) if own is None else own
-        self.frechet = Frechet(real)
+        """own: what `own_side` found."""
+        own = own_side(real) if own is None else own
+        self.frechet = Frechet(real, own)
         self.kernel = Kernel(real, own["kernel"])
         self.near = Neighbourhoods(real, NEIGHBOURS, own["squared_radius"]) if "squared_radius" in own else None
 
 
-def own_distances(real: Tensor, count: Count = lambda pairs: None) -> dict[str, Tensor]:
-    """What takes pairs of real images: the kernel's mean, and the balls' radii; from the cache if they are many."""
+def own_side(real: Tensor, count: Count = lambda pairs: None) -> dict[str, Tensor]:
+    """All that follows from real images alone: their mean and factor, the kernel's mean over their pairs, the radii of
+    their balls; from the cache if they are many."""
 
     def make() -> dict[str, Tensor]:
-        mean = {"kernel": Kernel(real).within}
+        found = {**Frechet(real).known, "kernel": Kernel(real).within}
         if len(real) <= NEIGHBOURS:
-            return mean
-        return mean | {"squared_radius": Balls(real, NEIGHBOURS, tick=count).squared_radius}
+            return found
+        return found | {"squared_radius": Balls(real, NEIGHBOURS, tick=count).squared_radius}
 
     if len(real) < LARGE:
         return make()
     content = hashlib.sha256(real.contiguous().numpy().data).hexdigest()
-    return remembered(f"pairs-{content[:32]}-{NEIGHBOURS}", make)
+    return remembered(f"side-{content[:32]}-{NEIGHBOURS}", make)
 
 
 @contextmanager
@@ -106,7 +107,7 @@ class Reference:
         by_class = [of_known[known.y == c] for c in classes]
         pairs = sum(pairs_of(len(part)) for part in (real, *by_class))
         with percents(f"distances in {data.name}", pairs, show_progress and len(real) > LARGE) as count:
-            own = team.from_main(lambda: [own_distances(part, count) for part in (real, *by_class)])
+            own = team.from_main(lambda: [own_side(part, count) for part in (real, *by_class)])
             self.whole, *of_class = (Side(part, o) for part, o in zip((real, *by_class), own, strict=True))
             self.of_class = dict(zip(classes, of_class, strict=True))
         self.kid_pairs = f"subsets of {SUBSET}" if is_for_subsets(real) else "all"
