@@ -63,14 +63,19 @@ def test_bf16_is_near_and_logits_are_fp32(network, head):
     assert apart(next(denoised), score(X, SIGMA) * SIGMA.view(-1, 1, 1, 1)) < 4 * BF16
 
 
-def test_a_large_energy_keeps_small_differences():
-    """Class differences of order one upon an offset of thousands: what bf16 logits could not tell apart."""
+def test_a_large_energy_keeps_differences_of_classes():
+    """Upon an offset of thousands, which bf16 logits would round to the next sixteen."""
     classifier = grown(build_classifier(settings(), (3, 8, 8), 4))
-    logits = in_precision(classifier, "bf16")(30 * X, torch.full((6,), 1e-3))
+    with torch.no_grad():
+        x, level = 30 * X, torch.full((6,), 1e-3)
+        logits, exact = in_precision(classifier, "bf16")(x, level), classifier(x, level)
     assert logits.abs().min() > 1000
-    spread = logits - logits.mean(-1, keepdim=True)
-    assert 0 < spread.abs().min() < 1
-    assert (logits.bfloat16().float() != logits).any()
+
+    def differences(values):
+        return values - values.mean(-1, keepdim=True)
+
+    assert apart(differences(logits), differences(exact)) < 4 * BF16
+    assert apart(differences(exact.bfloat16().float()), differences(exact)) > 4 * BF16
 
 
 def trial(method, **more):
