@@ -66,7 +66,7 @@ class Batches:
         x0 = self.x[pick]
         if context.settings.data.flips:
             x0 = mirrored_at_random(x0, rng)
-        return context.noise.perturb(x0, self.pool.y[pick], rng)
+        return context.training_noise(stage.role).perturb(x0, self.pool.y[pick], rng)
 
 
 class StageTraining:

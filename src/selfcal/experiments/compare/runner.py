@@ -31,7 +31,6 @@ from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner
 from selfcal.training.request import Request, default_preset
 
-
 SHOWN = 10  # images of each class, at most
 
 
