@@ -44,7 +44,7 @@ def grown(network):
 
 
 def apart(a, b):
-    return float((a - b).norm() / b.norm())
+    return float((a - b).detach().norm() / b.detach().norm())
 
 
 @pytest.mark.parametrize("network", ["ncsnpp", "mlp"])
@@ -130,11 +130,11 @@ def test_a_run_in_bf16_continues_exactly_and_samples(tmp_path):
 
 @pytest.mark.timeout(900)
 def test_compiled_networks_give_the_same(tmp_path):
-    """With the inductor backend: a score model and a plain guide in training, both in sampling; a guide whose gradient
-    is differentiated in sampling alone."""
+    """With the inductor backend: a score model and a plain guide in training, both in sampling."""
     runs = {}
     for compiles in (False, True):
-        how = {**changes(), "run.compile": compiles}
+        how = {**changes(), "run.compile": compiles}  # few layers: each becomes a kernel that a compiler works on
+        how |= {"score.multipliers": (1,), "classifier.network": "mlp"}
         out = tmp_path / str(compiles)
         runs[compiles] = selfcal.train("digits", "cg", "2/class", out, steps=2, preset="photos16", settings=how)
     for role, network in runs[True].networks.items():
@@ -142,6 +142,28 @@ def test_compiled_networks_give_the_same(tmp_path):
             torch.testing.assert_close(network.state_dict()[name], value, rtol=1e-3, atol=1e-4)
     a, b = (runs[c].sample(count=3, steps=2).x for c in (False, True))
     torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_a_compiled_guide_of_images_gives_the_same_logits_and_gradients():
+    """Traced and differentiated by the compiler; without its last stage, which writes C++ for minutes."""
+    classifier = grown(build_classifier(settings(), (3, 8, 8), 4))
+    y = torch.arange(6) % 4
+
+    def found(network):
+        classifier.zero_grad()
+        torch.nn.functional.cross_entropy(network(X, SIGMA), y).backward()
+        by_weights = torch.cat([p.grad.flatten() for p in classifier.parameters()])
+        return network(X, SIGMA), likelihood_score(network, X, SIGMA, y), by_weights
+
+    plain = found(classifier)
+    for precision, near in (("fp32", 1e-4), ("bf16", 16 * BF16)):
+        with_compiler = build_classifier(settings(), (3, 8, 8), 4).eval()
+        with_compiler.load_state_dict(classifier.state_dict())
+        classifier = with_compiler
+        classifier.compile(backend="aot_eager")
+        for a, b in zip(found(in_precision(classifier, precision)), plain, strict=True):
+            assert a.dtype == torch.float32
+            assert apart(a, b) < near
 
 
 def test_which_stages_differentiate_twice():
@@ -186,7 +208,8 @@ def test_ahead_follows_wherever_the_steps_go():
     ahead = Ahead(draw, 10)
     assert [ahead(step)[0] for step in (0, 1, 2, 7, 8, 3, 9)] == [0, 1, 2, 7, 8, 3, 9]
     assert max(asked) == 9
-    assert len(asked) == 7 + 2, "one was drawn in vain at each leap"
+    ahead.thread.shutdown()
+    assert len(asked) == 7 + 3, "one was drawn in vain at each leap"
 
 
 def test_an_error_while_drawing_is_the_step_s():

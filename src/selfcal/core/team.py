@@ -109,5 +109,5 @@ def partners() -> Iterator[None]:
     except RuntimeError as error:  # the backends have no error type of their own for it
         raise SelfcalError(
             f"another process of this run is gone ({str(error).splitlines()[0][:120]}); "
-            "the same command continues from the last checkpoint"
+            "give the same command again; a training continues from its last checkpoint"
         ) from None
