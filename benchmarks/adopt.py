@@ -28,7 +28,7 @@ from selfcal.core.files import read_json, write_arrays, write_json, write_text
 from selfcal.data.sources import load_data
 
 GUIDES = ("fresh", "score", "score-frozen")
-SCALES = (1.0, 2.0, 4.0, 6.0)  # λ, of which one is chosen on samples of its own
+SCALES = (1.5, 3.0, 6.0)  # λ, of which one is chosen on samples of its own
 SHOWN = (0.02, 0.1, 0.3, 0.6, 1.5, 3.0)  # σ, of the table
 PICTURED = 8  # samples of each class
 
@@ -54,13 +54,13 @@ def bytes_of(x: Tensor, size: int) -> np.ndarray:
 
 
 def unet(size: int) -> UNet2DModel:
-    """Grey images, about a million weights."""
+    """Grey images, 0.7 million weights."""
     return UNet2DModel(
         sample_size=size,
         in_channels=1,
         out_channels=1,
         layers_per_block=1,
-        block_out_channels=(24, 48, 72),
+        block_out_channels=(16, 32, 64),
         norm_num_groups=8,
         down_block_types=("DownBlock2D", "DownBlock2D", "AttnDownBlock2D"),
         up_block_types=("AttnUpBlock2D", "UpBlock2D", "UpBlock2D"),
@@ -78,8 +78,8 @@ def pipeline(out: Path, x: Tensor, steps: int) -> Path:
     optimiser = torch.optim.Adam(net.parameters())
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = 1e-3 * (1 - step / steps)
-        x0 = x[torch.randint(len(x), (64,))]
-        z, t = torch.randn_like(x0), torch.randint(1000, (64,))
+        x0 = x[torch.randint(len(x), (32,))]
+        z, t = torch.randn_like(x0), torch.randint(1000, (32,))
         loss = (net(scheduler.add_noise(x0, z, t), t).sample - z).square().mean()
         optimiser.zero_grad()
         loss.backward()
@@ -150,8 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/adopt"))
     parser.add_argument("--size", type=int, default=16)
-    parser.add_argument("--ddpm-steps", type=int, default=5000)
-    parser.add_argument("--guide-steps", type=int, default=1500)
+    parser.add_argument("--ddpm-steps", type=int, default=4000)
+    parser.add_argument("--guide-steps", type=int, default=1000)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--methods", default="cg-sc-all", help="separated by commas")
