@@ -3,9 +3,10 @@
     python benchmarks/adopt.py --out runs/adopt            # all of it: see docs/results/adopt.md for how long
     python benchmarks/adopt.py --out runs/adopt --quick    # does it go through?
 
-Trains one DDPM with diffusers alone on Fashion-MNIST at 16×16 pixels, adopts it with four labels per class in three ways
-and over several choices of the labels, and writes OUT/adopt.json, OUT/adopt.md (accuracy of the guide over σ, generation
-accuracy, intra-FD) and pictures. What is done is kept: the same command goes on. With --size 28 nothing is made smaller.
+Trains one DDPM with diffusers alone on Fashion-MNIST at 16×16 pixels, adopts it with four labels per class in three
+ways and over several choices of the labels, and writes OUT/adopt.json, OUT/adopt.md (accuracy of the guide over σ,
+generation accuracy, intra-FD) and pictures. What is done is kept: the same command goes on. With --size 28 nothing is
+made smaller.
 """
 
 from __future__ import annotations

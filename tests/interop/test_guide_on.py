@@ -6,12 +6,12 @@ import pytest
 import torch
 from test_export import SEED, SEVERAL, without_selfcal
 
+import plain_ddpm
 import selfcal
-from plain_ddpm import BETAS, trained
 from selfcal.core.errors import SelfcalError
 from selfcal.interop.export import export
 from selfcal.nets.foreign_encoder import AdoptedEncoder
-from tiny_pipelines import diffusers, save
+from tiny_pipelines import diffusers
 
 FEW = {"classifier.batch": 8, "run.save_every": 2}
 
@@ -42,14 +42,12 @@ def test_its_features_are_the_networks_own(tmp_path):
 
 
 @pytest.mark.parametrize("guide_on", ["score", "score-frozen"])
-def test_a_guide_on_the_score_trains_resumes_and_is_exported(trained_unet, tmp_path, guide_on):
+def test_a_guide_on_the_score_trains_resumes_and_is_exported(trained, tmp_path, guide_on):
     """Its second derivatives exist (self-calibration), frozen features stay, and the export makes the same images."""
 
     def adopt():
         out = tmp_path / "r"
-        return selfcal.adopt(
-            trained_unet, "digits", "4/class", "cg-sc-all", out, steps=4, settings=FEW, guide_on=guide_on
-        )
+        return selfcal.adopt(trained, "digits", "4/class", "cg-sc-all", out, steps=4, settings=FEW, guide_on=guide_on)
 
     run = adopt()
     classifier, score = run.networks["classifier"], run.networks["score"]
@@ -64,15 +62,10 @@ def test_a_guide_on_the_score_trains_resumes_and_is_exported(trained_unet, tmp_p
         torch.testing.assert_close(made, (mine + 1) / 2, rtol=0, atol=1e-4)
 
 
-@pytest.fixture
-def trained_unet(tmp_path):
-    return save(tmp_path / "p", diffusers.DDPMScheduler())
-
-
-def test_a_frozen_guide_goes_on_where_it_was(trained_unet, tmp_path):
+def test_a_frozen_guide_goes_on_where_it_was(trained, tmp_path):
     """Interrupted and continued, it ends with the very same bits as one that was left alone."""
     options = {"steps": 4, "settings": FEW, "guide_on": "score-frozen"}
-    whole = selfcal.adopt(trained_unet, "digits", "4/class", "cg", tmp_path / "whole", **options)
+    whole = selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "whole", **options)
 
     def stop(network, step, values):
         if step == 3:
@@ -80,8 +73,8 @@ def test_a_frozen_guide_goes_on_where_it_was(trained_unet, tmp_path):
 
     once = {**options, "settings": FEW | {"run.log_every": 1}}
     with pytest.raises(KeyboardInterrupt):
-        selfcal.adopt(trained_unet, "digits", "4/class", "cg", tmp_path / "cut", on_step=stop, **once)
-    cut = selfcal.adopt(trained_unet, "digits", "4/class", "cg", tmp_path / "cut", **once)
+        selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "cut", on_step=stop, **once)
+    cut = selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "cut", **once)
     hashes = [r.describe()["weights_sha256"]["classifier"] for r in (whole, cut)]
     assert hashes[0] == hashes[1]
 
@@ -89,7 +82,14 @@ def test_a_frozen_guide_goes_on_where_it_was(trained_unet, tmp_path):
 def test_where_it_cannot_stand(tmp_path):
     with pytest.raises(SelfcalError, match="a module of your own may keep its features anywhere"):
         selfcal.adopt(
-            trained(), "digits", "4/class", "cg", tmp_path / "no", predicts="epsilon", betas=BETAS, guide_on="score"
+            plain_ddpm.trained(),
+            "digits",
+            "4/class",
+            "cg",
+            tmp_path / "no",
+            predicts="epsilon",
+            betas=plain_ddpm.BETAS,
+            guide_on="score",
         )
     with pytest.raises(SelfcalError, match="unknown guide_on 'scores'; did you mean 'score'"):
-        selfcal.adopt(trained(), "digits", "4/class", "cg", tmp_path / "no", guide_on="scores")
+        selfcal.adopt(plain_ddpm.trained(), "digits", "4/class", "cg", tmp_path / "no", guide_on="scores")

@@ -119,6 +119,33 @@ def test_a_bare_network_that_is_no_ddpm_is_refused(tmp_path):
         open_source(tmp_path / "p", load_data("digits"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"prediction_type": "v_prediction"}, r'does not predict "v": .* prediction_type .* should be "epsilon"'),
+        ({"prediction_type": "sample"}, r'prediction_type of its scheduler should be "epsilon"'),
+        ({"beta_schedule": "squaredcos_cap_v2"}, "another schedule than given: at σ"),
+        ({"beta_end": 0.04}, "another schedule than given: at σ"),
+        (
+            {"_class_name": "EDMEulerScheduler", "sigma_min": 0.002, "sigma_max": 80.0, "sigma_data": 0.5},
+            "does not den",
+        ),
+        ({"_class_name": "ScoreSdeVeScheduler", "sigma_min": 0.01, "sigma_max": 50.0}, "does not denoise as given"),
+    ],
+)
+def test_a_scheduler_that_is_not_the_networks_own_is_refused(trained, tmp_path, changes, message):
+    """Its configuration is read rightly, and is wrong: real images tell. The same for a live pipeline."""
+    shutil.copytree(trained, tmp_path / "p")
+    rewrite(tmp_path / "p" / "scheduler" / "scheduler_config.json", **changes)
+    with pytest.raises(SelfcalError, match=message):
+        open_source(tmp_path / "p", load_data("digits"))
+    if "beta_end" in changes:
+        live = diffusers.DDPMPipeline.from_pretrained(trained)
+        live.scheduler = diffusers.DDPMScheduler(beta_end=0.04)
+        with pytest.raises(SelfcalError, match=message):
+            open_source(live, load_data("digits"))
+
+
 def remove(p, *names):
     for name in names:
         shutil.rmtree(p / name) if (p / name).is_dir() else (p / name).unlink()
@@ -162,6 +189,7 @@ def test_names_on_the_hub_come_out_of_its_cache(trained, tmp_path, monkeypatch):
     (repository / "refs" / "main").write_text(commit)
     made = open_source("somebody/ddpm-digits", load_data("digits"))
     assert "UNet2DModel that predicts epsilon" in made.words
+    assert open_source("https://huggingface.co/somebody/ddpm-digits", load_data("digits")).words == made.words
     with pytest.raises(SelfcalError, match="nobody/nothing does not exist here and is not in Hugging Face's cache"):
         open_source("nobody/nothing", load_data("digits"))
 

@@ -16,7 +16,7 @@ from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
 from selfcal.interop import diffusers, score_sde
 from selfcal.interop.conventions import Conventions, Numbers, Time
-from selfcal.interop.denoising_check import check_denoising
+from selfcal.interop.denoising_check import check_as_it_is, check_denoising
 from selfcal.interop.layouts import check_parts, on_this_machine
 from selfcal.interop.module import Maker, from_module
 from selfcal.interop.source import Adopted, of_score
@@ -75,7 +75,7 @@ def adopt(
     guide_on: "fresh", a guide of its own; "score", which starts from the adopted network's way down and its middle
     and trains them on; "score-frozen", which leaves them as they are.
 
-    A module is first tried on real examples: conventions under which it does not denoise are refused with the
+    The model is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
     """
     if guide_on not in GUIDES_ON:
@@ -160,16 +160,19 @@ def from_pipeline(pipeline: Any, data: Dataset) -> Adopted:
 
 
 def fitting(pipeline: diffusers.Pipeline, data: Dataset, name: str) -> Adopted:
-    """Its images must be the data's; and it must denoise them, where no scheduler says how it was trained."""
+    """Its images must be the data's, and it must denoise them: what its scheduler says of it may be wrong."""
     if pipeline.shape != data.shape:
         raise SelfcalError(f"{name} makes images shaped {pipeline.shape}, {data.name} has {data.shape}")
-    if not pipeline.known:
-        form = Conventions("epsilon", alphas_cumprod=diffusers.assumed_alphas()).form()
-        with torch.random.fork_rng(devices=[]):
-            wrapped = ScoreModel(pipeline.model.network, own_form({"form": form}))
-            check_denoising(wrapped, data.x, pipeline.sigma_min, pipeline.sigma_max, f"{name}, taken as DDPM,")
+    low, high = pipeline.sigma_min, pipeline.sigma_max
+    called = name if pipeline.known else f"{name}, taken as DDPM,"
+    with torch.random.fork_rng(devices=[]):
+        if conventions := pipeline.conventions:
+            wrapped = ScoreModel(pipeline.model.network, own_form({"form": conventions.form()}))
+            words = check_denoising(wrapped, data.x, low, high, called, diffusers.advice)
+        else:
+            words = check_as_it_is(pipeline.model, data.x, low, high, called)
     settings = {"network": "adopted", "form": "adopted", "adopted": pipeline.adopted}
-    return Adopted(pipeline.model, of_score(settings), pipeline.sigma_min, pipeline.sigma_max, pipeline.words)
+    return Adopted(pipeline.model, of_score(settings), low, high, f"{pipeline.words}, {words}")
 
 
 def from_checkpoint(source: Path, data: Dataset) -> Adopted:
@@ -184,7 +187,9 @@ def from_checkpoint(source: Path, data: Dataset) -> Adopted:
         )
     resolutions = [data.shape[1] // 2**level for level in architecture.pop("attention")]
     settings = {"network": "ncsnpp", "form": "ve", "attention": resolutions, "dropout": 0.0} | architecture
-    words = f"NCSN++ of score_sde, {sum(p.numel() for p in saved.model.parameters()):,} parameters"
+    with torch.random.fork_rng(devices=[]):
+        seen = check_as_it_is(saved.model, data.x, saved.sigma_min, saved.sigma_max, str(source))
+    words = f"NCSN++ of score_sde, {sum(p.numel() for p in saved.model.parameters()):,} parameters, {seen}"
     return Adopted(saved.model, of_score(settings), saved.sigma_min, saved.sigma_max, words)
 
 
