@@ -79,7 +79,30 @@ def test_a_frozen_guide_goes_on_where_it_was(trained, tmp_path):
     assert hashes[0] == hashes[1]
 
 
-def test_where_it_cannot_stand(tmp_path):
+def test_what_is_best_is_the_default(trained, tmp_path, monkeypatch, capsys):
+    """On the score; fresh where a network is asked for or a CPU would take days. A run goes on as it began."""
+
+    def adopt(name, **options):
+        options = {"steps": 2, "settings": FEW, "show_progress": True} | options
+        return selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / name, **options).settings.classifier.start
+
+    assert adopt("plain") == "score"
+    assert "the guide stands on its features, and trains them on" in " ".join(capsys.readouterr().err.split())
+    assert adopt("shaped", settings=FEW | {"classifier.width": 8}) == "scratch"
+    assert adopt("preset", preset="digits") == "scratch"
+    assert adopt("frozen", guide_on="score-frozen") == "score-frozen"
+    assert adopt("fresh", guide_on="fresh") == "scratch"
+    monkeypatch.setattr("selfcal.interop.adopt.LARGEST_ON_CPU", 100)
+    assert adopt("large") == "scratch"
+    for name, start in (("plain", "score"), ("frozen", "score-frozen"), ("fresh", "scratch")):
+        assert adopt(name) == start, "the same run, without being told again"
+
+
+def test_where_it_cannot_stand(trained, tmp_path):
+    with pytest.raises(SelfcalError, match=r"classifier\.width cannot be set: the guide stands on the adopted network"):
+        selfcal.adopt(
+            trained, "digits", "4/class", "cg", tmp_path / "no", guide_on="score", settings={"classifier.width": 8}
+        )
     with pytest.raises(SelfcalError, match="a module of your own may keep its features anywhere"):
         selfcal.adopt(
             plain_ddpm.trained(),

@@ -197,23 +197,33 @@ def test_names_on_the_hub_come_out_of_its_cache(trained, tmp_path, monkeypatch):
 RESAVED = """
 import sys
 sys.modules["selfcal"] = None
+import torch
 from diffusers import DiffusionPipeline
 DiffusionPipeline.from_pretrained(sys.argv[1], trust_remote_code=True).save_pretrained(sys.argv[2])
+pipe = DiffusionPipeline.from_pretrained(sys.argv[1], trust_remote_code=True, torch_dtype=torch.float16)
+made = pipe(class_labels=[3, 3, 5, 5], guidance_scale=0.4, num_inference_steps=6, output_type="pt",
+            generator=torch.Generator().manual_seed(int(sys.argv[3]))).images
+torch.save(made.float(), sys.argv[1] + "/made-in-half.pt")
 """
 
 
 def test_half_precision_makes_the_round_trip_and_a_pipeline_can_be_saved_again(trained, tmp_path):
-    """adopt -> export -> plain diffusers agrees to 1e-4: the run holds what the fp16 file says, in full precision."""
+    """adopt -> export -> plain diffusers agrees to 1e-4: the run holds what the fp16 file says, in full precision.
+
+    Where plain diffusers works in half precision it agrees to 0.02 of the span [0, 1]; seen: 0.005.
+    """
     half(tmp_path / "half", trained)
     small = {"classifier.width": 8}
     run = selfcal.adopt(tmp_path / "half", "digits", "4/class", "cg", tmp_path / "run", steps=2, settings=small)
     export(run, tmp_path / "pipe")
-    without_selfcal(tmp_path, RESAVED, tmp_path / "pipe", tmp_path / "again")
+    without_selfcal(tmp_path, RESAVED, tmp_path / "pipe", tmp_path / "again", SEED)
     shutil.rmtree(tmp_path / "modules")
     without_selfcal(tmp_path, SEVERAL, SEED, tmp_path / "pipe", tmp_path / "again")
     mine = run.sample(classes=[3, 5], count=4, scale=0.4, steps=6).x
     for folder in ("pipe", "again"):
         made = torch.load(tmp_path / folder / "made.pt")
         torch.testing.assert_close(made, (mine + 1) / 2, rtol=0, atol=1e-4)
+    in_half = torch.load(tmp_path / "pipe" / "made-in-half.pt")
+    torch.testing.assert_close(in_half, (mine + 1) / 2, rtol=0, atol=0.02)
     index = json.loads((tmp_path / "again" / "model_index.json").read_text())
     assert index["_class_name"] == ["selfcal_pipeline", "SelfcalPipeline"]

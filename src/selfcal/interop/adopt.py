@@ -31,7 +31,14 @@ from selfcal.training.request import Prepared, Request, default_preset
 from selfcal.training.stage import OnStep
 
 NONE_GIVEN = Conventions()
-GUIDES_ON = ("fresh", "score", "score-frozen")
+IN_WORDS = {
+    "fresh": "is a network of its own",
+    "score": "stands on its features, and trains them on",
+    "score-frozen": "stands on its features as they are",
+}
+GUIDES_ON = tuple(IN_WORDS)
+SHAPE = ("network", "width", "blocks", "multipliers", "attention", "patch", "head", "start", "fourier_scale")
+LARGEST_ON_CPU = 4_000_000  # weights of an adopted network on which a guide is trained in minutes without a GPU
 
 
 def adopt(
@@ -48,7 +55,7 @@ def adopt(
     time: Time = None,
     module: Maker = None,
     subfolder: str | None = None,
-    guide_on: str = "fresh",
+    guide_on: str | None = None,
     seed: int = 0,
     steps: int | None = None,
     preset: str | None = None,
@@ -72,13 +79,14 @@ def adopt(
     time: what net is told: "index" (of the schedule), "sigma", or a smooth function of σ.
     module: the constructor's name, "my_package:make_net", or the constructor; kept as a name, for `selfcal.load`.
     subfolder: the folder of the network in a pipeline's, for instance "unet_ema".
-    guide_on: "fresh", a guide of its own; "score", which starts from the adopted network's way down and its middle
-    and trains them on; "score-frozen", which leaves them as they are.
+    guide_on: "score", a guide that starts from the adopted network's way down and its middle and trains them on;
+    "score-frozen", which leaves them as they are; "fresh", a network of its own. Left out: "score" where it can be,
+    since it was the best with few labels (docs/results/adopt.md).
 
     The model is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
     """
-    if guide_on not in GUIDES_ON:
+    if guide_on is not None and guide_on not in GUIDES_ON:
         raise unknown("guide_on", guide_on, GUIDES_ON)
     changes, trackers = dict(pairs(settings)), tracking.named(track)
     if fixed := [key for key in changes if key.startswith("score.")]:
@@ -86,12 +94,17 @@ def adopt(
     request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
     pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
-    adopted = open_source(source, pile, conventions, module, subfolder)
+    adopted, before = open_source(source, pile, conventions, module, subfolder), recorded(Path(out))
+    guide_on = guide_on or usual_guide(adopted, changes, preset, before)
     if guide_on != "fresh":
+        if shaped := [key for key in changes if key.removeprefix("classifier.") in SHAPE]:
+            raise SelfcalError(
+                f"{shaped[0]} cannot be set: the guide stands on the adopted network; use guide_on = fresh"
+            )
         usual = resolve(preset or default_preset(pile, score_given=True), changes)
         changes = guide_on_score(adopted, guide_on, usual.noise.sigma_data) | changes
     request = replace(request, settings=changes | adopted.settings)
-    wanted, before = request.prepared(pile), recorded(Path(out))
+    wanted = request.prepared(pile)
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
     if before is not None:  # what both knew when the run began, whatever the preset is by now
@@ -99,11 +112,22 @@ def adopt(
     wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile, before)
     if shown(show_progress) and processes.accelerator().is_main_process:
         low, high = noise["noise.sigma_min"], noise["noise.sigma_max"]
-        say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
+        say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}; the guide {IN_WORDS[guide_on]}")
     weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared
     donor = from_weights(weights, adopted.own)
     watching = Watching(on_step=on_step, show_progress=show_progress, track=trackers)
     return Run(fit(wanted, Path(out), donor, watching))
+
+
+def usual_guide(adopted: Adopted, changes: Mapping[str, Any], preset: str | None, before: Mapping | None) -> str:
+    """As in the run that is there; else on the score, unless a network was asked for, or it would take days."""
+    if before is not None:
+        start = before["settings"]["classifier"]["start"]
+        return start if start in GUIDES_ON else "fresh"
+    if preset is not None or any(f"classifier.{key}" in changes for key in SHAPE) or adopted.own is not None:
+        return "fresh"
+    weights = sum(p.numel() for p in adopted.model.parameters())
+    return "score" if weights <= LARGEST_ON_CPU or torch.cuda.is_available() else "fresh"
 
 
 def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
