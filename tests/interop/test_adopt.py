@@ -39,7 +39,7 @@ def test_adopting_again_finds_it_finished(adopted, trained):
 @pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("cg")])
 def test_every_classifier_guidance_method_adopts(trained, tmp_path, method):
     small = {"classifier.batch": 8, "terms.jem_steps": 2}
-    run = selfcal.adopt(trained, "digits", "4/class", method, tmp_path / "r", steps=2, settings=small)
+    run = selfcal.adopt(trained, "digits", "4/class", method, tmp_path / "r", steps=2, settings=small, guide_on="score")
     assert run.sample(count=2, steps=2).x.isfinite().all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from test_export import SEED, SEVERAL, without_selfcal
@@ -11,7 +12,7 @@ import selfcal
 from selfcal.core.errors import SelfcalError
 from selfcal.interop.export import export
 from selfcal.nets.foreign_encoder import AdoptedEncoder
-from tiny_pipelines import diffusers
+from tiny_pipelines import diffusers, save
 
 FEW = {"classifier.batch": 8, "run.save_every": 2}
 
@@ -79,22 +80,28 @@ def test_a_frozen_guide_goes_on_where_it_was(trained, tmp_path):
     assert hashes[0] == hashes[1]
 
 
-def test_what_is_best_is_the_default(trained, tmp_path, monkeypatch, capsys):
-    """On the score; fresh where a network is asked for or a CPU would take days. A run goes on as it began."""
+def test_what_is_best_is_the_default(tmp_path, monkeypatch, capsys):
+    """On the score; fresh where another network is asked for, for tiny images, and where a CPU would take days.
 
-    def adopt(name, **options):
+    A run goes on as it began. These networks are untrained: what is tested is the choice.
+    """
+    monkeypatch.setattr("selfcal.interop.adopt.check_denoising", lambda *given: "denoises")
+    x, y = np.random.default_rng(0).integers(0, 256, (40, 16, 16), dtype=np.uint8), np.arange(40) % 2
+    source = save(tmp_path / "p", diffusers.DDPMScheduler(), size=16)
+
+    def adopt(name, source=source, data=(x, y), **options):
         options = {"steps": 2, "settings": FEW, "show_progress": True} | options
-        return selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / name, **options).settings.classifier.start
+        return selfcal.adopt(source, data, "4/class", "cg", tmp_path / name, **options).settings.classifier.start
 
     assert adopt("plain") == "score"
     assert "the guide stands on its features, and trains them on" in " ".join(capsys.readouterr().err.split())
     assert adopt("shaped", settings=FEW | {"classifier.width": 8}) == "scratch"
-    assert adopt("preset", preset="digits") == "scratch"
-    assert adopt("frozen", guide_on="score-frozen") == "score-frozen"
+    assert adopt("preset", preset="images") == "scratch"
     assert adopt("fresh", guide_on="fresh") == "scratch"
+    assert adopt("tiny", save(tmp_path / "q", diffusers.DDPMScheduler()), (x[:, :8, :8], y)) == "scratch"
     monkeypatch.setattr("selfcal.interop.adopt.LARGEST_ON_CPU", 100)
     assert adopt("large") == "scratch"
-    for name, start in (("plain", "score"), ("frozen", "score-frozen"), ("fresh", "scratch")):
+    for name, start in (("plain", "score"), ("fresh", "scratch")):
         assert adopt(name) == start, "the same run, without being told again"
 
 

@@ -44,7 +44,8 @@ def adopt(
         The folder of the network within the pipeline's, for instance unet_ema.
     guide_on
         score: on the adopted network's own features; score-frozen: which stay as they are; fresh: a network of its own.
-        Left out: score, where it was the best; fresh where a network is asked for or where it would take days.
+        Left out: score for images above 12 pixels, where it was best; fresh for smaller ones, where another network
+        is asked for, and where it would take days.
     steps
         Training steps of the guide, instead of the preset's.
     """

@@ -80,8 +80,8 @@ def adopt(
     module: the constructor's name, "my_package:make_net", or the constructor; kept as a name, for `selfcal.load`.
     subfolder: the folder of the network in a pipeline's, for instance "unet_ema".
     guide_on: "score", a guide that starts from the adopted network's way down and its middle and trains them on;
-    "score-frozen", which leaves them as they are; "fresh", a network of its own. Left out: "score" where it can be,
-    since it was the best with few labels (docs/results/adopt.md).
+    "score-frozen", which leaves them as they are; "fresh", a network of its own. Left out: "score" for networks
+    of up to 4 million weights (any, on a GPU) and images above 12 pixels, where it was best; "fresh" otherwise.
 
     The model is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
@@ -95,13 +95,13 @@ def adopt(
     pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
     adopted, before = open_source(source, pile, conventions, module, subfolder), recorded(Path(out))
-    guide_on = guide_on or usual_guide(adopted, changes, preset, before)
+    usual = resolve(preset or default_preset(pile, score_given=True), changes)
+    guide_on = guide_on or usual_guide(adopted, changes, usual.classifier.network, before)
     if guide_on != "fresh":
         if shaped := [key for key in changes if key.removeprefix("classifier.") in SHAPE]:
             raise SelfcalError(
                 f"{shaped[0]} cannot be set: the guide stands on the adopted network; use guide_on = fresh"
             )
-        usual = resolve(preset or default_preset(pile, score_given=True), changes)
         changes = guide_on_score(adopted, guide_on, usual.noise.sigma_data) | changes
     request = replace(request, settings=changes | adopted.settings)
     wanted = request.prepared(pile)
@@ -119,12 +119,16 @@ def adopt(
     return Run(fit(wanted, Path(out), donor, watching))
 
 
-def usual_guide(adopted: Adopted, changes: Mapping[str, Any], preset: str | None, before: Mapping | None) -> str:
-    """As in the run that is there; else on the score, unless a network was asked for, or it would take days."""
+def usual_guide(adopted: Adopted, changes: Mapping[str, Any], by_size: str, before: Mapping | None) -> str:
+    """As in the run that is there; else on the score, where docs/results/adopt.md found it best: for images of a size
+    whose own guide is a U-Net, too, and unless another network was asked for, or a CPU would take days.
+
+    by_size: the network of the guide that the preset has.
+    """
     if before is not None:
         start = before["settings"]["classifier"]["start"]
         return start if start in GUIDES_ON else "fresh"
-    if preset is not None or any(f"classifier.{key}" in changes for key in SHAPE) or adopted.own is not None:
+    if by_size != "ncsnpp" or any(f"classifier.{key}" in changes for key in SHAPE) or adopted.own is not None:
         return "fresh"
     weights = sum(p.numel() for p in adopted.model.parameters())
     return "score" if weights <= LARGEST_ON_CPU or torch.cuda.is_available() else "fresh"
