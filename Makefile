@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs/demo
 
-.PHONY: help setup demo test test-faults lint bench clean
+.PHONY: help setup demo test test-faults test-app lint bench clean
 
 help:
 	@echo "make demo    train, sample and compare on digits with 2 % labels (writes $(OUT)/report.html)"
 	@echo "make test    run the tests"
 	@echo "make test-faults   the long form of tests/faults: kills, damage, full disks, hostile files"
+	@echo "make test-app      the web page in a browser (Debian's chromium); SELFCAL_APP_MINUTES=10 clicks at random for long"
 	@echo "make lint    ruff, mypy, and the order of the rooms"
 	@echo "make bench   speed and quality ratios, measured in one run"
 	@echo "make setup   only prepare $(VENV), development tools included"
@@ -30,6 +31,11 @@ test: setup
 
 test-faults: setup
 	SELFCAL_FAULTS=long $(BIN)/python -m pytest -n 2 --dist worksteal tests/faults
+
+test-app: setup
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { echo "make test-app needs a browser: apt-get install chromium" >&2; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check 'playwright>=1.49'
+	$(BIN)/python -m pytest -s --timeout 1200 tests/app/browser.py
 
 lint: setup
 	$(BIN)/ruff check .

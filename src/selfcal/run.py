@@ -24,6 +24,7 @@ from selfcal.diffusion.samples import Drawing, Samples
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
 from selfcal.evaluation.history import added, recommended, weights_of
+from selfcal.evaluation.suggestion import suggest
 from selfcal.methods.stage import Method, Stage
 from selfcal.nets.precision import compiled, in_precision, set_products
 from selfcal.training import processes
@@ -115,7 +116,7 @@ class Run:
 
         run.draw(count=50_000).save("many.npz")
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
         if isinstance(scale, str):
@@ -147,6 +148,16 @@ class Run:
     def predict(self, x: Any, sigma: float | None = None) -> list[str]:
         """The likeliest class of each input, by its name; inputs as `predict_proba` takes them."""
         return [self.classes[c] for c in self.predict_proba(x, sigma).argmax(-1).tolist()]
+
+    def suggest(self, count: int = 20, seed: int = 0) -> list[str]:
+        """Training images whose labels would tell the guide most, by name, the most telling first; evaluation/
+        suggestion.py says which these are."""
+        places = suggest(self.generator, self.data.x, self.pool.y, count, seed)
+        return [self.data.names[i] for i in places.tolist()]
+
+    def labels_seen(self) -> list[tuple[str, str]]:
+        """(name, class) of every training example whose label the run was shown."""
+        return [(self.data.names[i], self.classes[int(self.pool.y[i])]) for i in self.pool.labelled.tolist()]
 
     def history(self) -> History:
         """The lines of log.jsonl as a table."""
@@ -189,7 +200,7 @@ class Run:
         say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
         keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         before = self.directory.metrics  # one that cannot be read is said now, not after the work
         report: dict[str, Any] = NOTHING_MEASURED | {"diverged": self.diverged}
         if not self.diverged:
@@ -209,7 +220,7 @@ class Run:
             about["unfinished"] = self.unfinished
         return Subject(self.generator, data, self.pool.y, about)
 
-    def _check_begun(self, guide: str | None) -> None:
+    def check_begun(self, guide: str | None = None) -> None:
         """A run that was stopped early may lack a network that the guide needs."""
         needs = look_up("guide", guide or self.method.guide, GUIDES).needs
         begun = {stage.role for stage in self.stages if self.directory.step_of(stage)}

@@ -11,7 +11,22 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import adopt, compare, demo, evaluate, export, methods, presets, report, sample, show, toy, train
+from selfcal.cli import (
+    adopt,
+    compare,
+    demo,
+    evaluate,
+    export,
+    methods,
+    presets,
+    report,
+    sample,
+    serve,
+    show,
+    suggest,
+    toy,
+    train,
+)
 from selfcal.cli.terminal import app, only_the_first_speaks, problem_console
 from selfcal.core.errors import SelfcalError
 
@@ -27,7 +42,9 @@ __all__ = [
     "presets",
     "report",
     "sample",
+    "serve",
     "show",
+    "suggest",
     "toy",
     "train",
 ]
