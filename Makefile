@@ -51,7 +51,7 @@ dist: setup
 	$(BIN)/python -m build --quiet --outdir dist
 
 test-dist: dist
-	SELFCAL_DIST=dist $(BIN)/python -m pytest tests/dist
+	SELFCAL_DIST=dist $(BIN)/python -m pytest tests/release
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

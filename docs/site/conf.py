@@ -23,6 +23,8 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+maximum_signature_line_length = 88
+smartquotes = False  # "3" is a string of Python
 python_use_unqualified_type_names = True
 
 html_theme = "furo"

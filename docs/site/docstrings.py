@@ -21,7 +21,8 @@ def inline(text: str) -> str:
 
 
 def as_rst(lines: list[str], parameters: set[str]) -> Iterator[str]:
-    state = ""  # what the last line that was not empty belongs to: text, "code" or "list"
+    state = ""  # what the last line that was not empty belongs to: "text", "code" or "list"
+    before = ""
     for line in lines:
         if not line.strip():
             yield ""
@@ -36,9 +37,9 @@ def as_rst(lines: list[str], parameters: set[str]) -> Iterator[str]:
         else:
             if state == "code":
                 yield ""
-            state = "text" if state != "list" or not last else "list"
+            state = "list" if state == "list" and before else "text"
             yield ("  " if state == "list" else "") + inline(line)
-        last = line.strip()
+        before = line.strip()
 
 
 def process(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:

@@ -1,8 +1,8 @@
 """A directive for what is made from the code when the site is built, so that it cannot be out of date:
 
-    ```{made-from-code} settings
-    (words for those who read the source)
-    ```
+```{made-from-code} settings
+(words for those who read the source)
+```
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def methods() -> Iterator[str]:
             cost = measured.get(costs.key(method.name, stage))
             first = [f"`{method.name}`", method.title, method.guide] if number == 0 else ["", "", ""]
             rows.append([*first, stage.name, loss, "–" if cost is None else f"{cost:.1f}"])
-    yield from table(["method", "what it is", "guides by", "network", "loss: weight · term (who sees it)", "step"], rows)
+    yield from table(
+        ["method", "what it is", "guides by", "network", "loss: weight · term (who sees it)", "step"], rows
+    )
     beyond = ", ".join(f"`{name}`" for name in BEYOND)
     yield from ("", f"{beyond} go beyond the paper's tables.")
 
@@ -72,7 +74,9 @@ def list_of_presets() -> Iterator[str]:
     rows = []
     for name in presets():
         net = resolve(name).score
-        rows.append([f"[`{name}`](#preset-{name})", purpose(name), f"{net.network}, width {net.width}, {net.steps:,} steps"])
+        rows.append(
+            [f"[`{name}`](#preset-{name})", purpose(name), f"{net.network}, width {net.width}, {net.steps:,} steps"]
+        )
     yield from table(["preset", "for", "score model"], rows)
     for name in presets():
         yield from ("", f"(preset-{name})=", f"## {name}", "", "```toml", *preset_text(name).splitlines(), "```")
