@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from cyclopts.exceptions import MissingArgumentError
-from PIL import Image
 
 from markdown_pages import PAGES, ROOT, SITE, blocks, prose
 from selfcal import cli
 from selfcal.data.sources import load_data
 from selfcal.diffusion.pictures import pixels
+from selfcal.diffusion.sample_files import as_image
 
 sys.path.insert(0, str(SITE))
 from links import ADDRESS, dead_links
@@ -33,7 +33,7 @@ SMALL = {  # the same commands in seconds: options that are set, and those that 
     "evaluate": ({"--count": "60", "--scales": "1,2", "--steps": "3"}, []),
     "demo": ({"--steps": "5", "--count": "60"}, []),
     "toy": ({"--steps": "5", "--seeds": "1", "--methods": "cg,cg-sc-all", "--jobs": "1"}, []),
-    "compare": ({"--steps": "3", "--seeds": "1", "--labels": "0.02", "--count": "60", "--scales": "1"}, []),
+    "compare": ({"--steps": "3", "--seeds": "1", "--labels": "0.02", "--count": "60", "--scales": "paper"}, []),
 }
 MAKE = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
 
@@ -55,7 +55,7 @@ def prepare(folder: Path):
     for place, image in enumerate(pixels(digits.x[:90].numpy())):
         kind = folder / "photos" / ("defect" if digits.y[place] < 5 else "good" if place % 3 else "unlabeled")
         kind.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image[..., 0] if image.ndim == 3 else image).save(kind / f"{place}.png")
+        as_image(image).save(kind / f"{place}.png")
     from tiny_pipelines import diffusers, save
 
     save(folder / "ddpm-photos", diffusers.DDPMScheduler())
