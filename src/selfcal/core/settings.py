@@ -77,6 +77,10 @@ class NetworkSettings(Section):
     )
     adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of features dropped at random in training")
+    sigma_centre: float | None = Field(
+        None, gt=0, description="train most around this σ (ln σ is normal there); all σ alike on a log scale if unset"
+    )
+    sigma_spread: float = Field(1.2, gt=0, description="standard deviation of ln σ around sigma_centre")
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2, description="examples in a step; half of them labelled where labels matter")
     lr: float = Field(1e-3, gt=0, description="learning rate after the warm-up")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,11 @@ class Context:
     @property
     def noise(self) -> Noise:
         return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
+
+    def training_noise(self, role: str) -> Noise:
+        """As the network of this role meets it in training."""
+        net: NetworkSettings = getattr(self.settings, role)
+        return replace(self.noise, centre=net.sigma_centre, spread=net.sigma_spread)
 
     @classmethod
     def typical(cls) -> Context:

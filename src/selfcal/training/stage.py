@@ -61,7 +61,7 @@ class Batches:
         """A noisy batch as the stage wants it, from this random state alone."""
         pick = stage.draw(self.pool, size, rng)
         x0 = mirrored_at_random(self.x[pick], rng) if context.settings.data.flips else self.x[pick]
-        return context.noise.perturb(x0, self.pool.y[pick], rng)
+        return context.training_noise(stage.role).perturb(x0, self.pool.y[pick], rng)
 
 
 class StageTraining:
