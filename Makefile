@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 OUT    ?= runs/demo
 SITE   ?= build/site
 
-.PHONY: help setup demo test test-faults test-dist lint docs dist bench clean
+.PHONY: help setup demo test test-faults lint bench clean
 
 help:
 	@echo "make demo    train, sample and compare on digits with 2 % labels (writes $(OUT)/report.html)"
@@ -41,6 +41,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: docs dist test-dist
 docs: setup
 	rm -rf $(SITE)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env -d build/doctrees -c docs/site docs $(SITE)
