@@ -43,7 +43,7 @@ def test_before_an_evaluation_it_says_that_nothing_is_known(tmp_path):
     assert "guidance_scale=1)" in text
     for heading in ("Use", "Data and labels", "How good it is", "Limits", "Misuse", "Licence", "Cite"):
         assert f"\n## {heading}\n" in text
-    assert "| labelled | 20 (" in text
+    assert "| labelled | 20 of these images (" in text
 
 
 def test_numbers_are_those_of_metrics_json_with_their_intervals(evaluated, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MARKS = re.compile(r"([!-/:-@\[-`{-~])")  # all punctuation of ASCII, which CommonMark lets one escape
+MARKS = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|&~^:@$/])")  # emphasis, code, links, addresses, tags, entities, tables
 
 
 def escaped(text: str) -> str:
