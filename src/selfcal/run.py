@@ -51,9 +51,11 @@ NOTHING_MEASURED: dict[str, Any] = {
 class Run:
     """A trained run, ready to sample, predict and be evaluated.
 
-    run = selfcal.load("runs/digits")
-    run.sample(classes=3, count=16, scale=1.5)
-    run.predict(run.data.x_test[:5])
+    `train`, `adopt` and `load` return one:
+
+        run = selfcal.load("runs/digits")
+        run.sample(classes=3, count=16, scale=1.5)
+        run.predict(run.data.x_test[:5])
     """
 
     directory: RunDirectory
