@@ -142,6 +142,14 @@ class RunSettings(Section):
     log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
     keep: int = Field(2, ge=1, description="checkpoints kept per network: the last ones")
     keep_every: int = Field(0, ge=0, description="those at multiples of this step are kept for good; 0: none")
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32", description="of products: fp32, tf32 (on a GPU), or bf16 (logits and energies stay fp32)"
+    )
+    compile: bool = Field(
+        False,
+        description="let torch.compile make networks quicker: the first steps wait for it; guides whose training "
+        "differentiates a gradient are compiled for sampling alone",
+    )
     preview_every: int = Field(
         1000, ge=0, description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none"
     )

@@ -36,7 +36,7 @@ class Noise:
     spread: float = 1.2  # standard deviation of ln σ around its centre
 
     def draw(self, count: int, rng: torch.Generator | None = None) -> Tensor:
-        """σ with uniform logarithm, or ln σ ~ N(ln centre, spread²) cut off at both ends (Karras et al. 2022), (count,)."""
+        """(count,): ln σ uniform, or ~ N(ln centre, spread²) cut off at both ends (Karras et al. 2022)."""
         t = torch.rand(count, generator=rng)
         if self.centre is None:
             return self.sigma_min * (self.sigma_max / self.sigma_min) ** t

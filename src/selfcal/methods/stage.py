@@ -47,6 +47,7 @@ class Weighted:
     weight: float
     term: Term
     sees: Sees
+    twice: bool = False  # the term differentiates a gradient, which torch.compile does not
     score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
 
 
@@ -64,7 +65,11 @@ class Objective:
     terms: Mapping[str, Weighted]
     read: Callable[[Any, Noisy], Any]
 
-    def __call__(self, network: nn.Module, batch: Noisy) -> Losses:
+    @property
+    def differentiates_twice(self) -> bool:
+        return any(t.twice for t in self.terms.values())
+
+    def __call__(self, network: Callable[..., Tensor], batch: Noisy) -> Losses:
         """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log."""
         views, losses = self.read(network, batch).views({name: t.sees for name, t in self.terms.items()}), Losses()
         for name, t in self.terms.items():

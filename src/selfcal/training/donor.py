@@ -29,7 +29,7 @@ class Donor:
     def take_over(self, folder: Path) -> None:
         """As the score network of a new run, which then stands on its own."""
         if not checkpoints.steps_saved(folder):
-            with surfaced(f"cannot copy the score model to {folder}"):
+            with surfaced(f"cannot put the score model into {folder}"):
                 self.write(folder)
 
 
@@ -57,7 +57,7 @@ def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     step, _, sha256 = checkpoints.load_average(folder)
     if step < theirs.score.steps:
         raise SelfcalError(f"{where}: its score model is at step {step} of {theirs.score.steps}")
-    return Donor(sha256, lambda to: checkpoints.copy(checkpoints.path_of(folder, step), to, step))
+    return Donor(sha256, lambda to: checkpoints.share(checkpoints.path_of(folder, step), to, step))
 
 
 def from_weights(weights: Mapping[str, Tensor], network: Callable[..., object] | None = None) -> Donor:
