@@ -229,9 +229,8 @@ def test_clicking_at_random_breaks_nothing(page, chromium, tmp_path):
         clicks += act(page, rng)
     print(f"{clicks} clicks at random")
     assert clicks > 10
-    another = (
-        page.context.new_page()
-    )  # to reload this one would cut off what is under way, which its script calls an error
+    # to reload this one would cut off what is under way, which its own script calls an error
+    another = chromium.new_page()
     another.goto(page.url)
     another.get_by_role("button", name="Draw", exact=True).click()
     another.locator("#images [data-state=finished]").wait_for(timeout=120_000)
