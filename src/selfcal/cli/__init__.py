@@ -11,8 +11,23 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import adopt, compare, demo, evaluate, export, methods, presets, report, sample, show, toy, train
-from selfcal.cli.terminal import app, problem_console
+from selfcal.cli import (
+    adopt,
+    compare,
+    demo,
+    evaluate,
+    export,
+    methods,
+    presets,
+    report,
+    sample,
+    serve,
+    show,
+    suggest,
+    toy,
+    train,
+)
+from selfcal.cli.terminal import app, only_the_first_speaks, problem_console
 from selfcal.core.errors import SelfcalError
 
 __all__ = [
@@ -27,7 +42,9 @@ __all__ = [
     "presets",
     "report",
     "sample",
+    "serve",
     "show",
+    "suggest",
     "toy",
     "train",
 ]
@@ -37,6 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; exit with 0, or with 2 and one sentence for anything the user can mend."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what can be saved is saved
+    only_the_first_speaks()
     try:
         app(arguments, exit_on_error=False, print_error=False)
     except (SelfcalError, CycloptsError) as error:

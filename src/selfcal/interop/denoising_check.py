@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.data.pixels import Examples
 from selfcal.diffusion.scores import like
 from selfcal.nets.forms import ScoreModel
 from selfcal.nets.own_module import READINGS, OwnForm
@@ -25,6 +26,7 @@ BETTER = 0.9  # another reading or level that leaves less than so much of the er
 AS_IT_IS = "as it is"
 SLACK = 1.25  # a network that has hardly been trained may be that much worse than shrinking
 MOST_NUMBERS, FEWEST = 2**14, 8  # numbers in a batch, and its examples where each has many
+MOST_FOR_SPREAD = 2000  # examples, or a few more
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Seen:
 
 def check_denoising(
     model: ScoreModel,
-    x: Tensor,
+    x: Examples,
     low: float,
     high: float,
     name: str,
@@ -57,7 +59,7 @@ def check_denoising(
     return check_gain(seen, form.predicts, name)
 
 
-def check_as_it_is(model: ScoreModel, x: Tensor, low: float, high: float, name: str) -> str:
+def check_as_it_is(model: ScoreModel, x: Examples, low: float, high: float, name: str) -> str:
     """The same for a model of any form: whether it denoises, without a guess at what is wrong."""
     return check_gain([look_once(model, x, sigma) for sigma in levels(low, high)], AS_IT_IS, name)
 
@@ -90,7 +92,7 @@ def levels(low: float, high: float) -> list[float]:
     return [low * (high / low) ** (i / (LEVELS - 1)) for i in range(LEVELS)]
 
 
-def noisy_examples(model: ScoreModel, x: Tensor, sigma: float) -> tuple[Tensor, Tensor, Tensor]:
+def noisy_examples(model: ScoreModel, x: Examples, sigma: float) -> tuple[Tensor, Tensor, Tensor]:
     """Real ones, the same with noise, and σ of each, where the model is."""
     rng = torch.Generator().manual_seed(0)
     many = min(len(x), max(FEWEST, MOST_NUMBERS // x[0].numel()))
@@ -100,21 +102,21 @@ def noisy_examples(model: ScoreModel, x: Tensor, sigma: float) -> tuple[Tensor, 
     return x0.to(device), noisy.to(device), torch.full((many,), sigma, device=device)
 
 
-def shrunk(x: Tensor, sigma: float) -> float:
+def shrunk(x: Examples, sigma: float) -> float:
     """What is left when every noisy image is drawn towards the mean image as far as is best."""
-    spread = float(x.var(0).mean())
+    spread = float(x[:: max(1, len(x) // MOST_FOR_SPREAD)].var(0).mean())
     return spread * sigma**2 / (spread + sigma**2)
 
 
 @torch.no_grad()
-def look_once(model: ScoreModel, x: Tensor, sigma: float) -> Seen:
+def look_once(model: ScoreModel, x: Examples, sigma: float) -> Seen:
     x0, noisy, level = noisy_examples(model, x, sigma)
     left = float((model.denoise(noisy, level) - x0).square().mean())
     return Seen(sigma, {AS_IT_IS: left}, {1.0: left}, shrunk(x, sigma))
 
 
 @torch.no_grad()
-def look(model: ScoreModel, form: OwnForm, x: Tensor, sigma: float) -> Seen:
+def look(model: ScoreModel, form: OwnForm, x: Examples, sigma: float) -> Seen:
     x0, noisy, level = noisy_examples(model, x, sigma)
 
     def error(predicts: str, out: Tensor) -> float:
