@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from selfcal.core.errors import look_up
+from selfcal.core.late import Tensor, torch
 from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data.pool import Pool
 from selfcal.diffusion.noise import Noise, Noisy
@@ -45,7 +43,8 @@ class Weighted:
     score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
 
 
-Draw = Callable[[Pool, int, torch.Generator | None], Tensor]
+Draw = Callable[[Pool, int, Any], Tensor]
+"""Examples of the pool: how many, with which random state."""
 Terms = Callable[[Context], dict[str, Weighted]]
 Read = Callable[[Context], Callable[[Any, Noisy], Any]]
 Losses = dict[str, tuple[float, Tensor]]
@@ -59,7 +58,7 @@ class Objective:
     terms: Mapping[str, Weighted]
     read: Callable[[Any, Noisy], Any]
 
-    def __call__(self, network: nn.Module, batch: Noisy) -> Losses:
+    def __call__(self, network: torch.nn.Module, batch: Noisy) -> Losses:
         """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log."""
         views, losses = self.read(network, batch).views({name: t.sees for name, t in self.terms.items()}), Losses()
         for name, t in self.terms.items():
@@ -82,7 +81,7 @@ class Stage:
 
     name: str  # its folder of checkpoints
     role: str  # "score", "classifier" or "conditional": its section of the settings, its key for guidance
-    build: Callable[[Settings, tuple[int, ...], int], nn.Module]
+    build: Callable[[Settings, tuple[int, ...], int], torch.nn.Module]
     draw: Draw
     read: Read
     terms: Terms
