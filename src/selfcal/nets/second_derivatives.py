@@ -29,7 +29,7 @@ class GroupNorm(nn.GroupNorm):
     """nn.GroupNorm, quick to differentiate twice."""
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.float()  # means over many pixels, whatever made them
+        x = x.to(self.weight.dtype)  # means over many pixels: as exact as the weights, whatever made them
         if torch.compiler.is_compiling():
             return super().forward(x)
         normalised: Tensor = _Norm.apply(
