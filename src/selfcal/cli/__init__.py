@@ -11,7 +11,22 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import adopt, compare, demo, evaluate, export, methods, presets, report, sample, show, toy, train
+from selfcal.cli import (
+    adopt,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    info,
+    methods,
+    presets,
+    report,
+    sample,
+    show,
+    toy,
+    train,
+)
 from selfcal.cli.terminal import app, problem_console
 from selfcal.core.errors import SelfcalError
 
@@ -20,8 +35,10 @@ __all__ = [
     "app",
     "compare",
     "demo",
+    "doctor",
     "evaluate",
     "export",
+    "info",
     "main",
     "methods",
     "presets",

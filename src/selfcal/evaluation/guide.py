@@ -105,10 +105,14 @@ def ece_interval(subject: Subject) -> dict[str, list[float] | None]:
 
 def guide_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict[str, float]]:
     """Accuracy and calibration of the guide at σ_min (clean images) and at growing noise; nothing without a guide."""
-    generator = subject.generator
     x, y, _ = guide_split(subject)
-    if "classifier" not in generator.networks or not len(x):
+    if "classifier" not in subject.generator.networks or not len(x):
         return []
+    return quality_by_sigma(subject.generator, x, y, show_progress)
+
+
+def quality_by_sigma(generator: Generator, x: Tensor, y: Tensor, show_progress: bool = False) -> list[dict[str, float]]:
+    """The same on any images x (N, *) of known classes y."""
     rng, (draws, _) = torch.Generator().manual_seed(0), draws_and_images(generator.shape)
     table = []
     with bar("the guide at every noise", len(levels(generator)), show=show_progress and is_large(x.shape[1:])) as tick:

@@ -1,0 +1,105 @@
+"""How good the guide would be on images it has no label of, where nobody knows any: guides of a part of the labels.
+
+Each of a few short trainings does without a part of the labels, and is judged on them. They know fewer labels and had
+fewer steps than the run's own guide, so what they know is a cautious estimate of what it knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selfcal.core.progress import bar
+from selfcal.data.pool import Pool
+from selfcal.diffusion.scores import UNLABELED
+from selfcal.evaluation.guide import Subject, levels, quality_by_sigma
+from selfcal.methods.stage import Context, Stage
+from selfcal.training import processes
+from selfcal.training.beginning import start_from_score
+from selfcal.training.directory import RunDirectory
+from selfcal.training.loop import Learner
+from selfcal.training.stage import Batches, new_learner, steps_of
+
+FOLDS = 3
+MOST_STEPS = 2000  # of each short training
+SEED = 1_000_000  # added to the run's, so that no short guide begins where the run's own did
+
+
+def folds(labels: Tensor, count: int = FOLDS) -> Tensor:
+    """The part (N,) to which each labelled example belongs, classes spread evenly; −1 where unlabelled, and of
+    classes with a single label, which no guide could do without."""
+    parts = torch.full_like(labels, -1)
+    for c in labels[labels != UNLABELED].unique():
+        members = (labels == c).nonzero()[:, 0]
+        if len(members) > 1:
+            parts[members] = torch.arange(len(members)) % count
+    return parts
+
+
+def cross_fitted(
+    run: RunDirectory, subject: Subject, seconds: float, show_progress: bool = False
+) -> tuple[list[dict[str, float]], int]:
+    """Accuracy and calibration on labels left out, at growing noise, and the steps of each training; of no guide, or
+    where no class has two labels, nothing."""
+    stage = next((s for s in run.stages if s.role == "classifier" and not s.pseudo_labels), None)
+    parts = folds(subject.labels)
+    present = [part for part in range(FOLDS) if (parts == part).any()]
+    if stage is None or len(present) < 2:
+        return [], 0
+    tables, sizes, steps, each = [], [], min(MOST_STEPS, run.settings.classifier.steps), seconds / len(present)
+    with bar("guides of a part of the labels", len(present), show=show_progress) as tick:
+        for part in present:
+            out = parts == part
+            labels = torch.where(out, torch.full_like(subject.labels, UNLABELED), subject.labels)
+            guide, steps = short_guide(run, stage, subject, labels, steps, each)
+            generator = replace(subject.generator, networks={**subject.generator.networks, "classifier": guide})
+            tables.append(quality_by_sigma(generator, subject.data.x[out], subject.labels[out]))
+            sizes.append(int(out.sum()))
+            tick(1, f"{steps} steps each")
+    return averaged(tables, sizes, levels(subject.generator)), steps
+
+
+def averaged(tables: list[list[dict[str, float]]], sizes: list[int], sigmas: list[float]) -> list[dict[str, float]]:
+    """Over the parts, by how many labels each judged."""
+
+    def mean(i: int, key: str) -> float:
+        return sum(n * t[i][key] for n, t in zip(sizes, tables, strict=True)) / sum(sizes)
+
+    return [{"sigma": s} | {k: mean(i, k) for k in ("accuracy", "ece", "confidence")} for i, s in enumerate(sigmas)]
+
+
+def short_guide(
+    run: RunDirectory, stage: Stage, subject: Subject, labels: Tensor, steps: int, seconds: float
+) -> tuple[nn.Module, int]:
+    """A guide as the run's, of these labels and at most so many steps, and as many as the time allows at the first
+    ones' pace."""
+    pool, networks = Pool(labels), dict(subject.generator.networks)
+    began, warm = time.perf_counter(), 10
+    learner_of(run, stage, pool, networks, min(warm, steps), subject)
+    pace = (time.perf_counter() - began) / warm
+    steps = max(20, min(steps, int(seconds / pace)))
+    learner = learner_of(run, stage, pool, networks, steps, subject)
+    guide: nn.Module = learner.average.module.eval().requires_grad_(False)
+    return guide, steps
+
+
+def learner_of(
+    run: RunDirectory, stage: Stage, pool: Pool, networks: Mapping[str, Any], steps: int, subject: Subject
+) -> Learner:
+    """Trained to the end; nothing is written."""
+    settings = run.settings.with_steps({"classifier": steps})
+    context, seed = Context(settings, pool.label_fraction, dict(networks)), run.config["seed"] + SEED
+    learner = new_learner(stage, settings, run.shape, len(run.classes), seed, processes.accelerator())
+    if learner.settings.start != "scratch":
+        start_from_score(learner.network, context.networks)
+    objective = stage.objective(context)
+    learner.memories = objective.memories
+    with torch.random.fork_rng(devices=[]):
+        for _ in steps_of(stage, learner, objective, context, Batches(subject.data.x, pool), seed):
+            pass
+    return learner

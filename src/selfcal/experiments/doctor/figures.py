@@ -1,0 +1,76 @@
+"""The doctor's figures: one question each, over the noise or over λ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from selfcal.report.figures import COLOURS, OTHERS, panel, svg
+
+Rows = Sequence[Mapping[str, Any]]
+GUIDE, MODEL = OTHERS[0], COLOURS["cg"]
+
+
+def line(axes: Any, rows: Rows, key: str, label: str, colour: str, style: str = "o-") -> None:
+    known = [row for row in rows if row.get(key) is not None]
+    axes.semilogx([r["sigma"] for r in known], [r[key] for r in known], style, ms=4, color=colour, label=label)
+
+
+def knows(others: Rows, labelled: Rows) -> str:
+    """Accuracy on images it never saw and on labelled ones; confidence and calibration error."""
+    figure, (left, right) = panel(2)
+    line(left, labelled, "accuracy", "labelled images", MODEL)
+    line(left, others, "accuracy", "others", GUIDE)
+    line(left, others, "confidence", "confidence on others", GUIDE, ":")
+    line(right, others, "ece", "others", GUIDE)
+    left.set_ylabel("guide accuracy")
+    right.set_ylabel("calibration error (20 bins)")
+    for axes in (left, right):
+        axes.set_xlabel("noise σ")
+        axes.set_ylim(0, 1.02)
+    left.legend(frameon=False)
+    return svg(figure)
+
+
+def acts(table: Rows) -> str:
+    """Losses of both scores as fractions of a zero score's."""
+    figure, (axes,) = panel()
+    line(axes, table, "score", "score model", MODEL)
+    line(axes, table, "guide", "guide's inner score", GUIDE)
+    axes.axhline(1, color="#d62828", lw=1, ls="--")
+    axes.annotate("a zero score: nothing learned", (table[0]["sigma"], 1), xytext=(0, 4), textcoords="offset points")
+    axes.set_xlabel("noise σ")
+    axes.set_ylabel("loss ÷ a zero score's")
+    axes.set_ylim(0, max(1.15, 1.05 * max(row["guide"] for row in table)))
+    axes.legend(frameon=False)
+    return svg(figure)
+
+
+def pulls(table: Rows) -> str:
+    """Cosines and lengths, and what guidance by the true class takes off the denoising loss."""
+    figure, (first, second, third) = panel(3)
+    for kind, colour, name in (("inner", GUIDE, "inner score / score model"), ("guidance", OTHERS[1], "guidance / total")):
+        line(first, table, f"{kind}_cosine", name, colour)
+        line(second, table, f"{kind}_length", name, colour)
+    line(third, table, "gain", "", GUIDE)
+    third.axhline(0, color="#d62828", lw=1, ls="--")
+    for axes, words in ((first, "cosine"), (second, "ratio of lengths"), (third, "gain of denoising by guidance")):
+        axes.set_xlabel("noise σ")
+        axes.set_ylabel(words)
+    first.set_ylim(-1.05, 1.05)
+    second.set_ylim(bottom=0)
+    first.legend(frameon=False)
+    return svg(figure)
+
+
+def scales(curve: Rows, best: float | None) -> str:
+    """The distance to the guide's classes over λ."""
+    figure, (axes,) = panel()
+    axes.plot([r["scale"] for r in curve], [r["label_free_fid"] for r in curve], "o-", ms=4, color=GUIDE)
+    for row in curve:
+        if row["scale"] == best:
+            axes.plot(row["scale"], row["label_free_fid"], "*", ms=14, color=GUIDE)
+    axes.set_xlabel("guidance scale λ")
+    axes.set_ylabel("distance to the guide's classes")
+    axes.set_ylim(bottom=0)
+    return svg(figure)
