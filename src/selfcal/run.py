@@ -21,7 +21,7 @@ from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
-from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed
+from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed, of_diverged
 from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
@@ -195,10 +195,11 @@ class Run:
         """
         check_minutes(minutes)
         _ = self.directory.metrics  # one that cannot be read is said now, not after the work
-        subject = None if self.diverged else self._subject()
-        if subject is not None and not held_out:
-            subject = without_held_out(subject)
-        diagnosis = diagnosed(Examination(self.directory, subject, minutes, seed, wanted(show_progress)))
+        if self.diverged:
+            diagnosis = of_diverged(self.directory, self.diverged)
+        else:
+            subject = self._subject() if held_out else without_held_out(self._subject())
+            diagnosis = diagnosed(Examination(self.directory, subject, minutes, seed, wanted(show_progress)))
         diagnosis.write(self.path)
         return diagnosis
 

@@ -15,7 +15,21 @@ from PIL import Image
 import selfcal
 from command_line import typed
 
-COMMANDS = ("demo", "methods", "train", "adopt", "sample", "evaluate", "compare", "report", "toy", "show", "export")
+COMMANDS = (
+    "demo",
+    "methods",
+    "train",
+    "adopt",
+    "sample",
+    "evaluate",
+    "compare",
+    "report",
+    "toy",
+    "show",
+    "export",
+    "doctor",
+    "info",
+)
 QUICK = ("--set", "score.width=16", "--set", "classifier.width=16")
 
 

@@ -6,10 +6,10 @@ fewer steps than the run's own guide, so what they know is a cautious estimate o
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,12 @@ from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
 from selfcal.training.beginning import start_from_score
 from selfcal.training.directory import RunDirectory
-from selfcal.training.loop import Learner
+from selfcal.training.loop import Learner, Step
 from selfcal.training.stage import Batches, new_learner, steps_of
 
 FOLDS = 3
-MOST_STEPS = 2000  # of each short training
+MOST_STEPS, FEWEST_STEPS = 1000, 500  # of each short training: wanted, and below which they tell nothing of the guide
+WARM, MEASURED = 4, 20  # first steps, which are slower, and those that the pace is taken of
 SEED = 1_000_000  # added to the run's, so that no short guide begins where the run's own did
 
 
@@ -76,30 +77,29 @@ def averaged(tables: list[list[dict[str, float]]], sizes: list[int], sigmas: lis
 def short_guide(
     run: RunDirectory, stage: Stage, subject: Subject, labels: Tensor, steps: int, seconds: float
 ) -> tuple[nn.Module, int]:
-    """A guide as the run's, of these labels and at most so many steps, and as many as the time allows at the first
-    ones' pace."""
-    pool, networks = Pool(labels), dict(subject.generator.networks)
-    began, warm = time.perf_counter(), 10
-    learner_of(run, stage, pool, networks, min(warm, steps), subject)
-    pace = (time.perf_counter() - began) / warm
-    steps = max(20, min(steps, int(seconds / pace)))
-    learner = learner_of(run, stage, pool, networks, steps, subject)
+    """A guide as the run's, of these labels and so many steps, or as many as the time allows."""
+    with torch.random.fork_rng(devices=[]):
+        trial = begun(run, stage, subject, labels, steps)[1]
+        times = [time.perf_counter() for _ in itertools.islice(trial, WARM + MEASURED)]
+        pace = (times[-1] - times[min(WARM, len(times) - 1)]) / MEASURED
+        steps = max(MEASURED, min(steps, int(seconds / max(pace, 1e-6))))
+        learner, training = begun(run, stage, subject, labels, steps)
+        for _ in training:
+            pass
     guide: nn.Module = learner.average.module.eval().requires_grad_(False)
     return guide, steps
 
 
-def learner_of(
-    run: RunDirectory, stage: Stage, pool: Pool, networks: Mapping[str, Any], steps: int, subject: Subject
-) -> Learner:
-    """Trained to the end; nothing is written."""
-    settings = run.settings.with_steps({"classifier": steps})
-    context, seed = Context(settings, pool.label_fraction, dict(networks)), run.config["seed"] + SEED
+def begun(
+    run: RunDirectory, stage: Stage, subject: Subject, labels: Tensor, steps: int
+) -> tuple[Learner, Iterator[Step]]:
+    """A new network and its training, step by step; nothing is written."""
+    settings, pool = run.settings.with_steps({"classifier": steps}), Pool(labels)
+    context = Context(settings, pool.label_fraction, dict(subject.generator.networks))
+    seed = run.config["seed"] + SEED
     learner = new_learner(stage, settings, run.shape, len(run.classes), seed, processes.accelerator())
     if learner.settings.start != "scratch":
         start_from_score(learner.network, context.networks)
     objective = stage.objective(context)
     learner.memories = objective.memories
-    with torch.random.fork_rng(devices=[]):
-        for _ in steps_of(stage, learner, objective, context, Batches(subject.data.x, pool), seed):
-            pass
-    return learner
+    return learner, steps_of(stage, learner, objective, context, Batches(subject.data.x, pool), seed)

@@ -17,7 +17,7 @@ from selfcal.core.version import __version__
 from selfcal.evaluation.diagnosis.commands import Commands
 from selfcal.evaluation.diagnosis.findings import FAULT, Finding, findings
 from selfcal.evaluation.diagnosis.measure import Examination, measured
-from selfcal.training.directory import divergence_in_words
+from selfcal.training.directory import RunDirectory, divergence_in_words
 
 FILE, PICTURES, SUSPECTS = "doctor.json", "doctor.npz", "doctor-suspects.csv"
 MINUTES = 3.0
@@ -75,20 +75,25 @@ def in_words(diagnosis: Diagnosis) -> str:
 
 
 def diagnosed(e: Examination) -> Diagnosis:
-    """Everything is measured first; a run that diverged has nothing to measure."""
-    run, commands = e.run, Commands(e.run)
-    about = {"path": str(run.path), "method": run.method.name, "data": run.config["data"]["name"]}
-    about |= {key: run.config[key] for key in ("labels", "labelled", "seed")} | {"minutes": e.minutes}
-    if run.diverged:
-        return Diagnosis(about, (diverged(run.diverged, commands),))
-    found = measured(e)
+    """Everything is measured first."""
+    found, commands = measured(e), Commands(e.run)
     return Diagnosis(
-        about,
+        about(e.run),
         tuple(findings(found.numbers, commands)),
         tuple(notes(found.numbers, commands)),
         found.numbers,
         found.pictures,
     )
+
+
+def about(run: RunDirectory) -> dict[str, Any]:
+    known = {"path": str(run.path), "method": run.method.name, "data": run.config["data"]["name"]}
+    return known | {key: run.config[key] for key in ("labels", "labelled", "seed")}
+
+
+def of_diverged(run: RunDirectory, report: Mapping[str, Any]) -> Diagnosis:
+    """There is nothing to measure."""
+    return Diagnosis(about(run), (diverged(report, Commands(run)),))
 
 
 def diverged(report: Mapping[str, Any], commands: Commands) -> Finding:
@@ -109,14 +114,11 @@ def notes(m: Mapping[str, Any], commands: Commands) -> list[str]:
     scale, words = m["scale"], []
     if scale["scale"] is not None and scale["curve"]:
         words.append(
-            f"λ = {scale['scale']:g} is the nearest to the images as the guide labels them: "
+            f"Samples are nearest to the images as the guide labels them at λ = {scale['scale']:g}: "
             f"{commands.sampled(scale['scale'])}"
         )
     elif scale["scale"] is not None and scale["by"]:
-        words.append(f"λ = {scale['scale']:g} was chosen by {scale['by']}")
-    suspects = m["suspects"]["found"]
-    if suspects:
-        words.append(f"{len(suspects)} label(s) that the others contradict are in {commands.page}; look at them")
+        words.append(f"An evaluation chose λ = {scale['scale']:g} by {scale['by']}.")
     return words
 
 

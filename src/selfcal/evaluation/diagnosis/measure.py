@@ -16,7 +16,7 @@ from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation.choice import best
 from selfcal.evaluation.diagnosis.copies import copies
-from selfcal.evaluation.diagnosis.cross_fit import cross_fitted
+from selfcal.evaluation.diagnosis.cross_fit import FEWEST_STEPS, cross_fitted
 from selfcal.evaluation.diagnosis.left_out import left_out
 from selfcal.evaluation.diagnosis.pull import pull_by_sigma
 from selfcal.evaluation.diagnosis.training_log import training_log
@@ -99,15 +99,25 @@ def of_labels(e: Examination) -> dict[str, Any]:
 def knows(e: Examination) -> dict[str, Any]:
     """On images whose labels the guide never saw, else by guides of a part of the labels; and on the labelled ones."""
     if not e.has_guide:
-        return {"on": None, "by_sigma": [], "labelled": []}
+        return {"on": None, "images": 0, "left_out": False, "tells": False, "by_sigma": [], "labelled": []}
     x, _, split = guide_split(e.subject)
     shown = e.subject.labels != UNLABELED
     own = quality_by_sigma(e.subject.generator, e.subject.data.x[shown], e.subject.labels[shown])
     if len(x) >= ENOUGH:
-        return {"on": split, "images": len(x), "by_sigma": guide_by_sigma(e.subject), "labelled": own}
+        words = "of the test split" if split == "test" else split
+        table = guide_by_sigma(e.subject)
+        return {"on": words, "images": len(x), "left_out": False, "tells": True, "by_sigma": table, "labelled": own}
     table, steps = cross_fitted(e.run, e.subject, e.seconds(0.4), e.show_progress)
-    words = f"labels left out of short trainings ({steps} steps each)" if table else None
-    return {"on": words, "images": int(shown.sum()), "by_sigma": table, "labelled": own}
+    found = f"left out of short trainings of {steps:,} steps" if table else None
+    tells = steps >= min(FEWEST_STEPS, e.run.settings.classifier.steps)
+    return {
+        "on": found,
+        "images": int(shown.sum()),
+        "left_out": True,
+        "tells": tells,
+        "by_sigma": table,
+        "labelled": own,
+    }
 
 
 def pulls(e: Examination, scale: float) -> list[dict[str, float]]:
@@ -142,7 +152,7 @@ def suspected(e: Examination) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Labels that the others contradict, by name, and their images."""
     data, found = e.subject.data, left_out(e.subject.data, e.subject.labels, e.show_progress)
     best_class = found.probabilities.scatter(1, found.given[:, None], -1.0).argmax(-1)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": data.names[int(found.places[i])],
             "position": int(found.places[i]),

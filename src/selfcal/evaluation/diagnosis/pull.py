@@ -6,9 +6,6 @@ on images of known class, guidance by the right class must lower that loss; wher
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -55,14 +52,10 @@ def over_batches(generator: Generator, x0: Tensor, y: Tensor, z: Tensor, sigma: 
     parts: dict[str, list[Tensor]] = {"score": [], "inner": [], "likelihood": []}
     for images, classes, noise in zip(*(t.split(generator.batch) for t in (x0, y, z)), strict=True):
         x, level = (images + sigma * noise).to(device), torch.full((len(images),), sigma, device=device)
-        found: dict[str, Callable[[], Any]] = {
-            "score": lambda x=x, level=level: score(x, level),
-            "inner": lambda x=x, level=level: inner(x, level),
-            "likelihood": lambda x=x, level=level, c=classes: likelihood_score(classifier, x, level, c.to(device)),
-        }
         with torch.no_grad():
-            for name, value in found.items():
-                parts[name].append(value().cpu().flatten(1))
+            parts["score"].append(score(x, level).cpu().flatten(1))
+        parts["inner"].append(inner(x, level).cpu().flatten(1))
+        parts["likelihood"].append(likelihood_score(classifier, x, level, classes.to(device)).cpu().flatten(1))
     return {name: torch.cat(values) for name, values in parts.items()}
 
 

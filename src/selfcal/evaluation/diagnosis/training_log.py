@@ -9,6 +9,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings, resolve
 from selfcal.methods.stage import Context
 from selfcal.training.directory import RunDirectory
+from selfcal.training.learned import IDLE, learned
 
 FALLING = ("sc_fraction", "dsm_fraction", "ce")  # tell whether a network was still learning; the first that is logged
 SHORT = 0.5  # of the preset's steps, below which a network is called short
@@ -103,8 +104,11 @@ def mean(values: list[float]) -> float:
 def looks_off(run: RunDirectory) -> list[str]:
     """What a look at the files alone finds wrong, in words; the doctor knows more."""
     log, words = training_log(run), []
+    fraction = learned(run.journal.lines()).get("classifier", {}).get("sc_fraction", 0.0)
     if log.calibration_is_off:
         words.append("self-calibration has the weight 0")
+    elif log.asks_for_calibration and fraction > IDLE:
+        words.append(f"self-calibration did not act (its loss is {fraction:.0%} of a zero inner score's)")
     words += [
         f"the {net.name} network had {net.steps:,} steps of the preset's {net.preset_steps:,} and was still learning"
         for net in log.networks

@@ -16,9 +16,9 @@ def line(axes: Any, rows: Rows, key: str, label: str, colour: str, style: str = 
     axes.semilogx([r["sigma"] for r in known], [r[key] for r in known], style, ms=4, color=colour, label=label)
 
 
-def knows(others: Rows, labelled: Rows) -> str:
+def knows(others: Rows, labelled: Rows) -> list[str]:
     """Accuracy on images it never saw and on labelled ones; confidence and calibration error."""
-    figure, (left, right) = panel(2)
+    (first, (left,)), (second, (right,)) = panel(), panel()
     line(left, labelled, "accuracy", "labelled images", MODEL)
     line(left, others, "accuracy", "others", GUIDE)
     line(left, others, "confidence", "confidence on others", GUIDE, ":")
@@ -29,27 +29,28 @@ def knows(others: Rows, labelled: Rows) -> str:
         axes.set_xlabel("noise σ")
         axes.set_ylim(0, 1.02)
     left.legend(frameon=False)
-    return svg(figure)
+    return [svg(first), svg(second)]
 
 
-def acts(table: Rows) -> str:
+def acts(table: Rows) -> list[str]:
     """Losses of both scores as fractions of a zero score's."""
     figure, (axes,) = panel()
     line(axes, table, "score", "score model", MODEL)
     line(axes, table, "guide", "guide's inner score", GUIDE)
-    axes.axhline(1, color="#d62828", lw=1, ls="--")
-    axes.annotate("a zero score: nothing learned", (table[0]["sigma"], 1), xytext=(0, 4), textcoords="offset points")
+    axes.axhline(1, color="#d62828", lw=1, ls="--", label="a zero score: nothing learned")
     axes.set_xlabel("noise σ")
     axes.set_ylabel("loss ÷ a zero score's")
     axes.set_ylim(0, max(1.15, 1.05 * max(row["guide"] for row in table)))
     axes.legend(frameon=False)
-    return svg(figure)
+    return [svg(figure)]
 
 
-def pulls(table: Rows) -> str:
+def pulls(table: Rows) -> list[str]:
     """Cosines and lengths, and what guidance by the true class takes off the denoising loss."""
-    figure, (first, second, third) = panel(3)
-    for kind, colour, name in (("inner", GUIDE, "inner score / score model"), ("guidance", OTHERS[1], "guidance / total")):
+    panels = [panel() for _ in range(3)]
+    first, second, third = (axes for _, (axes,) in panels)
+    kinds = (("inner", GUIDE, "inner score / score model"), ("guidance", OTHERS[1], "guidance / total"))
+    for kind, colour, name in kinds:
         line(first, table, f"{kind}_cosine", name, colour)
         line(second, table, f"{kind}_length", name, colour)
     line(third, table, "gain", "", GUIDE)
@@ -60,10 +61,10 @@ def pulls(table: Rows) -> str:
     first.set_ylim(-1.05, 1.05)
     second.set_ylim(bottom=0)
     first.legend(frameon=False)
-    return svg(figure)
+    return [svg(figure) for figure, _ in panels]
 
 
-def scales(curve: Rows, best: float | None) -> str:
+def scales(curve: Rows, best: float | None) -> list[str]:
     """The distance to the guide's classes over λ."""
     figure, (axes,) = panel()
     axes.plot([r["scale"] for r in curve], [r["label_free_fid"] for r in curve], "o-", ms=4, color=GUIDE)
@@ -73,4 +74,4 @@ def scales(curve: Rows, best: float | None) -> str:
     axes.set_xlabel("guidance scale λ")
     axes.set_ylabel("distance to the guide's classes")
     axes.set_ylim(bottom=0)
-    return svg(figure)
+    return [svg(figure)]
