@@ -70,7 +70,7 @@ def test_nothing_is_said_of_a_good_run(run):
 SPOILED = {
     "unfinished": (("training", "networks", 0, "step"), 300, "step 300 of 900"),
     "calibration-idle": (("training", "sc_weight"), 0, "40% of a zero score's loss"),
-    "too-short": (("training", "networks", 0, "is_short"), True, "0.3 halfway, 0.2 at the end"),
+    "too-short": (("training", "networks", 0, "is_short"), True, "0.3 halfway and 0.2 at the end"),
     "memorising": (("copies",), {"samples": 500, "copied": 0.9, "density": 1.1, "coverage": 0.3, "real_coverage": 0.98},
                    "90% of 500 samples"),
     "wrong-labels": (("suspects", "found"), [{"name": str(i), "label": "1", "instead": "3"} for i in range(4)],

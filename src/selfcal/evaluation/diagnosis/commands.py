@@ -46,7 +46,7 @@ class Commands:
         steps = None if any(".steps=" in change for change in changes) else self._asked.get("steps")
         words = self._train(method, beside, steps)
         has_score = any(stage.name == "score" for stage in self.run.stages)
-        if has_score and not other_labels and not any(key.startswith("score.") for key in kept):
+        if has_score and not other_labels and not any(change.startswith("score.") for change in changes):
             words += f" --score {shlex.quote(str(self.run.path))}"
         return words + sets(kept)
 

@@ -20,7 +20,7 @@ COPIED, REACHED = 0.3, 0.7  # share of samples that are copies; coverage, of wha
 FEWEST_SUSPECTS = 3
 TRUSTED = 0.6  # share of labels that the others confirm, below which leaving out says nothing
 GAP, CAUTIOUS_GAP = 0.2, 0.4  # accuracy on labelled images less that on others; than that of short trainings
-BETTER_THAN_CHANCE = 2.0  # times
+SKILL = 0.25  # of the way from chance to certainty
 ECE, CAUTIOUS_ECE = 0.15, 0.3  # the latter of short trainings, which are worse than the run's own guide
 GAIN = -0.05  # of the denoising loss, by guidance
 LEARNABLE = (0.03, 0.6)  # fraction of a zero score's loss that the score model has, where class and noise can be told
@@ -69,12 +69,22 @@ def unfinished(m: Mapping[str, Any], c: Commands) -> Finding | None:
     return None
 
 
+def switched_off(m: Mapping[str, Any], c: Commands) -> Finding | None:
+    """The method is one of self-calibration, and its weight is 0."""
+    return idle(m, c) if m["training"]["sc_weight"] == 0 else None
+
+
+def idle_anyway(m: Mapping[str, Any], c: Commands) -> Finding | None:
+    """Measured; after what is a cause of it."""
+    return idle(m, c) if m["training"]["sc_weight"] > 0 else None
+
+
 def idle(m: Mapping[str, Any], c: Commands) -> Finding | None:
-    """L_SC against a zero score's, averaged over the noise; with a weight of 0 nobody even asked."""
+    """L_SC against a zero score's, averaged over the noise."""
     log, table = m["training"], m["acts"]
     if not log["asks_for_calibration"] or not table:
         return None
-    fraction = sum(row["guide"] for row in table) / len(table)
+    fraction = mean(table, "guide")
     off = log["sc_weight"] == 0
     if not off and fraction <= IDLE:
         return None
@@ -99,14 +109,15 @@ def idle(m: Mapping[str, Any], c: Commands) -> Finding | None:
 
 def short(m: Mapping[str, Any], c: Commands) -> Finding | None:
     for net in m["training"]["networks"]:
-        share = net["steps"] / net["preset_steps"] if net["preset_steps"] else 1.0
         if net["is_short"]:
+            share, fell = net["steps"] / net["preset_steps"], ""
+            if net["halfway"] is not None:
+                fell = f"; its {net['loss']} was {net['halfway']:.3g} halfway and {net['end']:.3g} at the end"
             return Finding(
                 "too-short",
                 FAULT,
                 f"the {net['name']} network was trained too briefly",
-                f"{net['steps']:,} steps are {share:.0%} of the preset's {net['preset_steps']:,}, and its "
-                f"{net['loss']} was still falling: {net['halfway']:.3g} halfway, {net['end']:.3g} at the end",
+                f"{net['steps']:,} steps are {share:.0%} of the preset's {net['preset_steps']:,}{fell}",
                 f"train it for the preset's {net['preset_steps']:,} steps",
                 c.anew(f"{net['role']}.steps={net['preset_steps']}"),
                 {"steps": net["steps"], "preset_steps": net["preset_steps"], "fall": net["fall"]},
@@ -161,8 +172,8 @@ def overfits(m: Mapping[str, Any], c: Commands) -> Finding | None:
     if not m["knows"]["tells"]:
         return None
     accuracy, shown = table[0]["accuracy"], own[0]["accuracy"]
-    chance, gap = BETTER_THAN_CHANCE / c.classes, CAUTIOUS_GAP if m["knows"]["left_out"] else GAP
-    if shown - accuracy < gap and accuracy >= chance:
+    chance, gap = 1 / c.classes, CAUTIOUS_GAP if m["knows"]["left_out"] else GAP
+    if shown - accuracy < gap and accuracy >= chance + SKILL * (1 - chance):
         return None
     advice, command = c.more_labels(m["training"]["asks_for_calibration"])
     return Finding(
@@ -261,8 +272,9 @@ def mean(rows: Sequence[Mapping[str, Any]], key: str) -> float:
 
 RULES: tuple[Rule, ...] = (
     unfinished,
-    idle,
+    switched_off,
     short,
+    idle_anyway,
     memorising,
     wrong_labels,
     overfits,

@@ -12,7 +12,7 @@ from selfcal.training.directory import RunDirectory
 from selfcal.training.learned import IDLE, learned
 
 FALLING = ("sc_fraction", "dsm_fraction", "ce")  # tell whether a network was still learning; the first that is logged
-SHORT = 0.5  # of the preset's steps, below which a network is called short
+SHORT, NEXT_TO_NONE = 0.5, 0.1  # of the preset's steps: few, if it was still learning; few in any case
 STILL = 0.05  # a loss that fell by so much in the second half of a training was still falling
 
 
@@ -36,9 +36,9 @@ class NetworkLog:
 
     @property
     def is_short(self) -> bool:
-        """Far fewer steps than the preset takes, and still learning when they ended."""
-        few = self.preset_steps is not None and self.steps < SHORT * self.preset_steps
-        return few and self.fall > STILL
+        """Far fewer steps than the preset takes, and still learning when they ended; or next to none."""
+        share = 1.0 if self.preset_steps is None else self.steps / self.preset_steps
+        return share < NEXT_TO_NONE or (share < SHORT and self.fall > STILL)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def looks_off(run: RunDirectory) -> list[str]:
     elif log.asks_for_calibration and fraction > IDLE:
         words.append(f"self-calibration did not act (its loss is {fraction:.0%} of a zero inner score's)")
     words += [
-        f"the {net.name} network had {net.steps:,} steps of the preset's {net.preset_steps:,} and was still learning"
+        f"the {net.name} network had {net.steps:,} steps of the preset's {net.preset_steps:,}"
         for net in log.networks
         if net.is_short
     ]
