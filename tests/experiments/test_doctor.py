@@ -13,9 +13,11 @@ import pytest
 import selfcal
 from command_line import typed, typed_unwrapped
 from selfcal import cli
+from selfcal.evaluation import judge
 from selfcal.evaluation.diagnosis import measure
 from selfcal.evaluation.diagnosis.commands import Commands
 from selfcal.evaluation.diagnosis.findings import FAULT, WARNING, findings
+from selfcal.evaluation.diagnosis.training_log import training_log
 
 SMALL = {"score.width": 16, "classifier.width": 16, "conditional.width": 16, "run.log_every": 1}
 
@@ -128,6 +130,22 @@ def test_the_advice_keeps_what_the_user_asked_for_and_shares_the_score_model(run
     assert settings["classifier.width"] == "16"
 
 
+def test_a_model_that_was_trained_elsewhere_is_not_called_short(run, tmp_path):
+    """It counts as one step; and what is trained again is its guide alone."""
+    shutil.copytree(run.path, tmp_path / "r")
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    config["settings"]["score"]["steps"] = 1
+    config["asked"]["settings"] |= {"score.steps": 1, "noise.sigma_max": 9.0}
+    (tmp_path / "r" / "config.json").write_text(json.dumps(config))
+    directory = selfcal.load(tmp_path / "r").directory
+    score, guide = training_log(directory).networks
+    assert (score.is_short, guide.is_short) == (False, True)
+    command = Commands(directory).anew("classifier.steps=9000")
+    assert command.startswith("selfcal adopt MODEL --data moons ")
+    assert not re.search(r"--score|--set (score|noise)\.", command)
+    cli.app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+
+
 def test_points_are_diagnosed_without_a_label_beyond_those_shown(run):
     """Guides of a part of the labels judge it; nothing but the doctor's own files is written."""
     before = {p.name for p in run.path.iterdir()}
@@ -145,6 +163,7 @@ def test_points_are_diagnosed_without_a_label_beyond_those_shown(run):
 def test_the_command_writes_a_page_that_opens_offline(images, capsys, monkeypatch):
     monkeypatch.setattr(measure, "SAMPLES", (50, 50))
     monkeypatch.setattr(measure, "CURVE", 50)
+    monkeypatch.setattr(judge, "STUDENT_STEPS", 10)
     code, out, _ = typed(capsys, "doctor", images.path)
     assert code == 0
     assert "1. fault: the score network was trained too briefly" in out

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from selfcal.data.memory import KEPT
+from selfcal.evaluation.diagnosis.training_log import is_adopted
 from selfcal.training.directory import RunDirectory
 
 CALIBRATED = "cg-sc-all"
+FOUND_OUT = ("score.", "noise.", "classifier.adopted", "classifier.network", "classifier.start")
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Commands:
         kept = self._asked["settings"] | dict(change.split("=", 1) for change in changes)
         steps = None if any(".steps=" in change for change in changes) else self._asked.get("steps")
         words = self._train(method, beside, steps)
-        has_score = any(stage.name == "score" for stage in self.run.stages)
-        if has_score and not other_labels and not any(change.startswith("score.") for change in changes):
+        shares = any(stage.name == "score" and not is_adopted(self.run, stage) for stage in self.run.stages)
+        if shares and not other_labels and not any(change.startswith("score.") for change in changes):
             words += f" --score {shlex.quote(str(self.run.path))}"
         return words + sets(kept)
 
@@ -79,19 +81,33 @@ class Commands:
 
     @property
     def _asked(self) -> dict[str, Any]:
-        """What its user said of the settings; runs of before did not note it."""
+        """What its user said of the settings; runs of before did not note it. What `selfcal adopt` found out itself
+        it will find out again."""
         asked = self.run.config.get("asked")
-        return {"settings": {}} | (asked if isinstance(asked, dict) else {})
+        asked = {"settings": {}} | (asked if isinstance(asked, dict) else {})
+        if self._adopted:
+            asked["settings"] = {key: v for key, v in asked["settings"].items() if not key.startswith(FOUND_OUT)}
+        return asked
+
+    @property
+    def _adopted(self) -> bool:
+        return any(is_adopted(self.run, stage) for stage in self.run.stages)
 
     def _train(self, method: str, out: str, steps: int | None) -> str:
         config = self.run.config
         source = config["data"]["source"]
         data = str(self.run.path / KEPT) if source == KEPT else source
-        words = ["selfcal", "train", data, "--method", method, "--labels", config["labels"], "--out", out]
+        verb = ["adopt", "MODEL", "--data", data] if self._adopted else ["train", data]
+        words = ["selfcal", *verb, "--method", method, "--labels", config["labels"], "--out", out]
         for option, value in (("--seed", config["seed"]), ("--preset", self._asked.get("preset")), ("--steps", steps)):
             words += [option, str(value)] if value else []
         return shlex.join(words)
 
 
 def sets(changes: Mapping[str, Any]) -> str:
-    return "".join(f" --set {shlex.quote(f'{key}={value}')}" for key, value in changes.items())
+    """As options; what `selfcal.train` took as a list is separated by commas there."""
+
+    def written(value: Any) -> str:
+        return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    return "".join(f" --set {shlex.quote(f'{key}={written(value)}')}" for key, value in changes.items())

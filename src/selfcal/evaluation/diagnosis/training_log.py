@@ -7,7 +7,7 @@ from typing import Any
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import Settings, resolve
-from selfcal.methods.stage import Context
+from selfcal.methods.stage import Context, Stage
 from selfcal.training.directory import RunDirectory
 from selfcal.training.learned import IDLE, learned
 
@@ -67,11 +67,16 @@ def training_log(run: RunDirectory) -> TrainingLog:
         of_stage = [line for line in lines if line["network"] == stage.name]
         loss = next((name for name in FALLING if any(name in line for line in of_stage)), None)
         values = [float(line[loss]) for line in of_stage if loss in line] if loss else []
-        usual = None if preset is None else stage.settings(preset).steps
         steps = stage.settings(run.settings).steps
+        usual = None if preset is None or is_adopted(run, stage) else stage.settings(preset).steps
         networks.append(NetworkLog(stage.name, stage.role, run.step_of(stage), steps, usual, loss, *two_means(values)))
     usual_weight = None if preset is None else preset.terms.sc_weight
     return TrainingLog(tuple(networks), asks_for_calibration(run), run.settings.terms.sc_weight, usual_weight)
+
+
+def is_adopted(run: RunDirectory, stage: Stage) -> bool:
+    """A score model that was trained elsewhere counts as one of a single step."""
+    return stage.role == "score" and stage.settings(run.settings).steps == 1
 
 
 def preset_of(run: RunDirectory) -> Settings | None:
