@@ -109,6 +109,13 @@ def test_causes_stand_before_consequences_and_faults_before_warnings(run):
     assert [f.level for f in found] == [FAULT] * 6 + [WARNING] * 3
 
 
+def test_where_the_curve_is_flat_less_guidance_is_recommended():
+    curve = [{"scale": s, "label_free_fid": f} for s, f in ((1.0, 30.0), (3.0, 15.5), (4.0, 16.0), (6.0, 15.0))]
+    assert measure.smallest_good(curve) == 3.0
+    assert measure.smallest_good([*curve[:3], {"scale": 6.0, "label_free_fid": 10.0}]) == 6.0
+    assert measure.smallest_good([*curve, {"scale": 8.0, "label_free_fid": None}]) is None
+
+
 def test_short_trainings_that_tell_little_make_no_finding(run):
     m = healthy()
     spoiled(m, "knows", "by_sigma", 0, "accuracy", value=0.3)

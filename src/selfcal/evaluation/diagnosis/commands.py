@@ -84,10 +84,11 @@ class Commands:
         """What its user said of the settings; runs of before did not note it. What `selfcal adopt` found out itself
         it will find out again."""
         asked = self.run.config.get("asked")
-        asked = {"settings": {}} | (asked if isinstance(asked, dict) else {})
+        said: dict[str, Any] = asked if isinstance(asked, dict) else {}
+        settings: dict[str, Any] = said.get("settings", {})
         if self._adopted:
-            asked["settings"] = {key: v for key, v in asked["settings"].items() if not key.startswith(FOUND_OUT)}
-        return asked
+            settings = {key: value for key, value in settings.items() if not key.startswith(FOUND_OUT)}
+        return said | {"settings": settings}
 
     @property
     def _adopted(self) -> bool:

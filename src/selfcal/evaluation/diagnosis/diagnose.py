@@ -114,8 +114,7 @@ def notes(m: Mapping[str, Any], commands: Commands) -> list[str]:
     scale, words = m["scale"], []
     if scale["scale"] is not None and scale["curve"]:
         words.append(
-            f"Samples are nearest to the images as the guide labels them at λ = {scale['scale']:g}: "
-            f"{commands.sampled(scale['scale'])}"
+            f"Without further labels λ = {scale['scale']:g} is recommended: {commands.sampled(scale['scale'])}"
         )
     elif scale["scale"] is not None and scale["by"]:
         words.append(f"An evaluation chose λ = {scale['scale']:g} by {scale['by']}.")

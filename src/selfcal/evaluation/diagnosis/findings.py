@@ -253,8 +253,6 @@ def edge(m: Mapping[str, Any], c: Commands) -> Finding | None:
     if len(curve) < 2 or scale != curve[-1]["scale"]:
         return None
     before, last = curve[-2]["label_free_fid"], curve[-1]["label_free_fid"]
-    if last > 0.95 * before:  # as good as flat
-        return None
     return Finding(
         "scale-at-the-edge",
         WARNING,

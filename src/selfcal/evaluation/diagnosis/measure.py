@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from selfcal.core.progress import say
 from selfcal.diffusion.generator import Sampling, spread
 from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
-from selfcal.evaluation.choice import best
 from selfcal.evaluation.diagnosis.copies import copies
 from selfcal.evaluation.diagnosis.cross_fit import FEWEST_STEPS, cross_fitted
 from selfcal.evaluation.diagnosis.left_out import left_out
@@ -36,7 +35,7 @@ from selfcal.training.directory import RunDirectory
 
 ENOUGH = 20  # images of known class that were never seen, from which accuracy is told of them
 SAMPLES = (50, 500)  # drawn at the usual λ: at least, at most
-CURVE = 300  # samples of each λ, at most
+CURVE, FLAT = 300, 1.05  # samples of each λ, at most; distances that count as equal, over the best
 SHOWN = 10  # pictures of samples beside their nearest labelled image
 MOST_SUSPECTS = 60  # in the grid
 
@@ -177,11 +176,18 @@ def which_scale(e: Examination, scale: float, by: str | None) -> dict[str, Any]:
         return {"scale": None, "by": None, "curve": [], "grid": list(grid)}
     e.note("which λ? the curve without labels")
     count = samples_within(e, e.seconds(0.25) / len(grid), (50, CURVE))
-    trials: dict[float, Mapping[str, Any]] = {s: {"label_free_fid": side(drawn(e, s, count))} for s in grid}
-    curve = [{"scale": s, "label_free_fid": row["label_free_fid"]} for s, row in trials.items()]
-    chosen = best(trials, "label_free_fid")
+    curve = [{"scale": s, "label_free_fid": side(drawn(e, s, count))} for s in grid]
+    chosen = smallest_good(curve)
     return {"scale": chosen, "by": "label-free curve" if chosen else None, "curve": curve, "samples": count,
             "grid": list(grid)}  # fmt: skip
+
+
+def smallest_good(curve: Sequence[Mapping[str, Any]]) -> float | None:
+    """The smallest λ that is nearly as good as the best: where the curve is flat, more guidance only costs variety."""
+    distances = [row["label_free_fid"] for row in curve]
+    if any(d is None for d in distances):
+        return None
+    return float(next(row["scale"] for row in curve if row["label_free_fid"] <= FLAT * min(distances)))
 
 
 def beside(samples: Samples, nearest: Tensor, x: Tensor) -> dict[str, np.ndarray]:
