@@ -13,20 +13,24 @@ from torch import Tensor, nn
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import wanted
 from selfcal.core.settings import Settings
+from selfcal.core.team import ALONE, Team
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by
 from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
-from selfcal.diffusion.samples import Samples
+from selfcal.diffusion.samples import Drawing, Samples
 from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
 from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed, of_diverged
 from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
 from selfcal.evaluation.history import added, recommended, weights_of
+from selfcal.evaluation.suggestion import suggest
 from selfcal.methods.stage import Method, Stage
+from selfcal.nets.precision import compiled, in_precision, set_products
+from selfcal.training import processes
 from selfcal.training.directory import Access, RunDirectory, open_directory, recorded
 from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
@@ -50,19 +54,25 @@ NOTHING_MEASURED: dict[str, Any] = {
 class Run:
     """A trained run, ready to sample, predict and be evaluated.
 
-    run = selfcal.load("runs/digits")
-    run.sample(classes=3, count=16, scale=1.5)
-    run.predict(run.data.x_test[:5])
+    `train`, `adopt` and `load` return one:
+
+        run = selfcal.load("runs/digits")
+        run.sample(classes=3, count=16, scale=1.5)
+        run.predict(run.data.x_test[:5])
     """
 
     directory: RunDirectory
+    team: Team = ALONE  # with whom sampling and evaluation are shared
 
     @cached_property
     def generator(self) -> Generator:
         """The trained networks with the method's own guidance and the settings' sampler."""
-        run, sampling = self.directory, self.settings.sampling
+        run, sampling, how = self.directory, self.settings.sampling, self.settings.run
+        set_products(how.precision)
+        for network in run.networks.values() if how.compile else ():
+            compiled(network)
         return Generator(
-            networks=run.networks,
+            networks={role: in_precision(network, how.precision) for role, network in run.networks.items()},
             noise=run.noise,
             shape=run.shape,
             classes=run.classes,
@@ -70,6 +80,7 @@ class Run:
             batch=sampling.batch,
             device=run.device,
             title=f"{run.method.name} · ",
+            team=self.team,
         )
 
     def sample(
@@ -92,13 +103,31 @@ class Run:
         scale: λ of classifier guidance (1 unless given), or w of classifier-free guidance (0 unless given); "auto":
         the one that the last evaluation recommends. options: the sampler's own, for instance eta=1.
         """
-        self._check_begun(guide)
+        return self.draw(classes, count, scale, sampler, steps, guide, seed, show_progress, **options).all()
+
+    def draw(
+        self,
+        classes: Sequence[int | str] | int | str | None = None,
+        count: int = 64,
+        scale: float | str | None = None,
+        sampler: str | None = None,
+        steps: int | None = None,
+        guide: str | None = None,
+        seed: int = 0,
+        show_progress: bool | None = None,
+        **options: float,
+    ) -> Drawing:
+        """As `sample`, made while they are written or asked for: more samples than memory would hold.
+
+        run.draw(count=50_000).save("many.npz")
+        """
+        self.check_begun(guide)
         named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
         if isinstance(scale, str):
             scale = self.recommended_scale(scale)[0]
-        samples = self.generator.sample(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
-        return replace(samples, made=samples.made | {"unfinished": self.unfinished}) if self.unfinished else samples
+        drawing = self.generator.draw(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+        return replace(drawing, made=drawing.made | {"unfinished": self.unfinished}) if self.unfinished else drawing
 
     def recommended_scale(self, word: str = "auto") -> tuple[float, str | None]:
         """The λ that the last evaluation recommends, and by what it was chosen; else the method's usual one, and
@@ -124,6 +153,16 @@ class Run:
     def predict(self, x: Any, sigma: float | None = None) -> list[str]:
         """The likeliest class of each input, by its name; inputs as `predict_proba` takes them."""
         return [self.classes[c] for c in self.predict_proba(x, sigma).argmax(-1).tolist()]
+
+    def suggest(self, count: int = 20, seed: int = 0) -> list[str]:
+        """Training images whose labels would tell the guide most, by name, the most telling first; evaluation/
+        suggestion.py says which these are."""
+        places = suggest(self.generator, self.data.x, self.pool.y, count, seed)
+        return [self.data.names[i] for i in places.tolist()]
+
+    def labels_seen(self) -> list[tuple[str, str]]:
+        """(name, class) of every training example whose label the run was shown."""
+        return [(self.data.names[i], self.classes[int(self.pool.y[i])]) for i in self.pool.labelled.tolist()]
 
     def history(self) -> History:
         """The lines of log.jsonl as a table."""
@@ -166,16 +205,17 @@ class Run:
         say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
         keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         before = self.directory.metrics  # one that cannot be read is said now, not after the work
         report: dict[str, Any] = NOTHING_MEASURED | {"diverged": self.diverged}
         if not self.diverged:
             how, grid = Sampling(None, guide, sampler, steps, options), self.method.grids["wide"]
             asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
-            report = evaluate(self._subject(test_labels), asked, wanted(show_progress), keep)
+            report = evaluate(self._subject(test_labels), asked, wanted(show_progress) and self.team.is_main, keep)
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
         report = added(report | {"unfinished": self.unfinished or None}, before)
-        self.directory.write("metrics.json", report)
+        if self.team.is_main:
+            self.directory.write("metrics.json", report)
         return report
 
     def diagnose(
@@ -194,6 +234,7 @@ class Run:
         method was shown.
         """
         check_minutes(minutes)
+        self.check_begun()
         _ = self.directory.metrics  # one that cannot be read is said now, not after the work
         if self.diverged:
             diagnosis = of_diverged(self.directory, self.diverged)
@@ -210,7 +251,7 @@ class Run:
             about["unfinished"] = self.unfinished
         return Subject(self.generator, data, self.pool.y, about)
 
-    def _check_begun(self, guide: str | None) -> None:
+    def check_begun(self, guide: str | None = None) -> None:
         """A run that was stopped early may lack a network that the guide needs."""
         needs = look_up("guide", guide or self.method.guide, GUIDES).needs
         begun = {stage.role for stage in self.stages if self.directory.step_of(stage)}
@@ -296,6 +337,7 @@ def load(
     *,
     data: str | Path | None = None,
     anyway: bool = False,
+    together: bool = False,
 ) -> Run:
     """Open a run directory.
 
@@ -303,9 +345,12 @@ def load(
 
     module: of a run that adopted a module of your own, that module or its constructor; a run holds no code.
     data: where its data lies now, if it moved; it must be the same, by its hash. anyway: data that has changed will do.
+    together: sampling and evaluation are shared with the other processes that torchrun started, all of which must then
+    ask for the same; they give what one process would.
     """
+    team = processes.team() if together else ALONE
     run = open_directory(path, access=Access(None if data is None else str(data), anyway))
-    return Run(run if module is None else replace(run, own=opened(module, run.config, path)))
+    return Run(run if module is None else replace(run, own=opened(module, run.config, path)), team)
 
 
 def train(

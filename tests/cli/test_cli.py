@@ -15,21 +15,8 @@ from PIL import Image
 import selfcal
 from command_line import typed
 
-COMMANDS = (
-    "demo",
-    "methods",
-    "train",
-    "adopt",
-    "sample",
-    "evaluate",
-    "compare",
-    "report",
-    "toy",
-    "show",
-    "export",
-    "doctor",
-    "info",
-)
+COMMANDS = ("demo", "methods", "train", "adopt", "sample", "evaluate", "compare", "report", "toy", "show", "export")
+COMMANDS += ("app", "suggest", "doctor", "info")
 QUICK = ("--set", "score.width=16", "--set", "classifier.width=16")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from oracle import three_classes
 from selfcal.core.errors import SelfcalError
 from selfcal.core.randomness import random_state
-from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
+from selfcal.diffusion.generator import Generator, Sampling, class_index, slices, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS
@@ -147,3 +148,82 @@ def test_counts_are_spread_evenly_in_order():
     assert spread([2, 0], 5).tolist() == [2, 2, 2, 0, 0]
     with pytest.raises(SelfcalError, match="at least one image"):
         spread([0], 0)
+
+
+# --- shares and streams -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 150, 1000])
+def test_slices_are_equal_and_even(count):
+    bounds = slices(count)
+    assert [i for a, b in bounds for i in range(a, b)] == list(range(count))
+    sizes = {b - a for a, b in bounds}
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= 64
+    assert len(bounds) == 1 or len(bounds) % 2 == 0
+
+
+@pytest.mark.parametrize("sampler", ["euler", "heun", "dpm++2m-sde"])
+def test_rows_of_a_batch_are_walked_as_in_the_whole(sampler):
+    """To the bit, whoever walks the others."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(3, 64), torch.nn.SiLU(), torch.nn.Linear(64, 2))
+    networks = {"score": lambda x, sigma: network(torch.cat([x, sigma[:, None].log()], 1)) / sigma[:, None]}
+    usual = Sampling(0.0, "unconditional", sampler, 5, {"churn": 10.0} if sampler == "heun" else {})
+    generator = Generator(networks, Noise(0.02, 10), (2,), ("a",), usual)
+    y = torch.zeros(150, dtype=torch.long)
+    whole = generator.sample(y, usual, seed=3).x
+    bounds = slices(150)
+    parts = [
+        generator._walk(y, random_state(3, "sampling", 0), usual, lambda *_: None, slice(bounds[i][0], bounds[j][1]))
+        for i, j in ((0, 0), (1, 2), (3, 3))
+    ]
+    assert torch.equal(torch.cat(parts), whole)
+
+
+def test_a_drawing_is_what_sampling_gives_and_never_held_whole(tmp_path):
+    generator = Generator(
+        {"score": lambda x, sigma: -x / sigma[:, None, None, None] ** 2}, Noise(0.02, 10), (1, 4, 4), ("a", "b"),
+        Sampling(0.0, "unconditional", "heun", 3), batch=10,
+    )  # fmt: skip
+    y = torch.arange(25) % 2
+    whole, alive = generator.sample(y, seed=1), []
+    for part in generator.draw(y, seed=1).parts():
+        alive.append(weakref.ref(part))
+        assert sum(a() is not None for a in alive) <= 2, "those before are gone"
+    for name in ("s.npz", "s.zip", "s", "s.png"):
+        generator.draw(y, seed=1).save(tmp_path / f"drawn-{name}")
+        whole.save(tmp_path / f"whole-{name}")
+        files = [
+            sorted(p for p in (tmp_path / f"{how}-{name}").rglob("*") if p.is_file()) for how in ("drawn", "whole")
+        ]
+        if name != "s":
+            files = [[tmp_path / f"drawn-{name}"], [tmp_path / f"whole-{name}"]]
+        assert [p.read_bytes() for p in files[0]] == [p.read_bytes() for p in files[1]]
+        assert files[0]
+
+
+# --- who watches ------------------------------------------------------------------------------------------
+
+
+def test_who_watches_sees_the_denoised_estimates_and_changes_nothing():
+    """Of dpm++2m the last estimate is the sample; batches say where they begin."""
+    seen = []
+    how = Sampling(1.0, "classifier", "dpm++2m", 6)
+    made = EXACT.sample(Y, how, seed=3, watch=lambda start, x: seen.append((start, x)))
+    assert torch.equal(made.x, EXACT.sample(Y, how, seed=3).x)
+    assert [start for start, _ in seen] == [0] * 6 + [4] * 6
+    assert torch.allclose(torch.cat([seen[5][1], seen[11][1]]), made.x, atol=1e-5)
+    x, sigma = seen[0][1], EXACT.noise.karras(6)[0]
+    assert (x.norm(dim=1) < 6).all(), f"already at σ = {sigma:g} the estimate lies among the data"
+
+
+def test_who_watches_may_stop():
+    class Enough(Exception):
+        pass
+
+    def watch(start, x):
+        raise Enough
+
+    with pytest.raises(Enough):
+        EXACT.sample(Y, watch=watch)

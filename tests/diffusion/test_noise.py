@@ -18,6 +18,16 @@ def test_sigma_is_log_uniform():
     assert float(sigma.var()) == pytest.approx((high - low) ** 2 / 12, rel=0.02)
 
 
+def test_sigma_gathers_around_a_centre_within_the_range():
+    """Against a normal ln σ of which draws outside the range are thrown away."""
+    sigma = Noise(0.02, 10.0, centre=2.0, spread=1.3).draw(200_000, torch.Generator().manual_seed(0)).log()
+    drawn = math.log(2.0) + 1.3 * torch.randn(400_000, generator=torch.Generator().manual_seed(1))
+    kept = drawn[(drawn > math.log(0.02)) & (drawn < math.log(10))]
+    assert float(sigma.max()) <= math.log(10) + 1e-6
+    for q in (0.01, 0.1, 0.5, 0.9, 0.99):
+        assert float(sigma.quantile(q)) == pytest.approx(float(kept.quantile(q)), abs=0.03)
+
+
 @pytest.mark.parametrize("shape", [(2,), (1, 8, 8), (3, 4, 4)])
 def test_perturb_is_dimension_free_and_consistent(shape):
     x0, y = torch.rand(5, *shape), torch.arange(5)

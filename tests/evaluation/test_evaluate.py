@@ -14,8 +14,10 @@ import torch
 import selfcal
 from command_line import typed_unwrapped as typed
 from selfcal.core.errors import SelfcalError
+from selfcal.core.team import ALONE
 from selfcal.data.dataset import Dataset
 from selfcal.data.sources import load_data
+from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import choice, effort, history, label_free
@@ -117,8 +119,9 @@ def test_the_guides_classes_with_a_perfect_guide_are_the_true_ones():
 
     class Oracle:
         networks = MappingProxyType({"classifier": None})
+        noise, batch, team = Noise(0.02, 100), 10_000, ALONE
 
-        def predict_proba(self, x):
+        def predict_proba(self, x, sigma):
             return torch.nn.functional.one_hot(truth, len(data.classes)).float()
 
     hidden = torch.full_like(truth, UNLABELED)
@@ -138,8 +141,9 @@ def test_a_guide_that_sees_one_class_everywhere_chooses_nothing():
 
     class Stubborn:
         networks = MappingProxyType({"classifier": None})
+        noise, batch, team = Noise(0.02, 100), 10_000, ALONE
 
-        def predict_proba(self, x):
+        def predict_proba(self, x, sigma):
             return torch.tensor([[1.0, 0.0]]).expand(len(x), 2)
 
     hidden = torch.full_like(data.y, UNLABELED)
@@ -303,8 +307,9 @@ def test_features_that_know_no_labels_serve_for_choosing_without_labels(monkeypa
 
     class Oracle:
         networks = MappingProxyType({"classifier": None})
+        noise, batch, team = Noise(0.02, 100), 10_000, ALONE
 
-        def predict_proba(self, x):
+        def predict_proba(self, x, sigma):
             return torch.nn.functional.one_hot(data.y, 2).float()
 
     hidden = torch.full_like(data.y, UNLABELED)

@@ -138,3 +138,16 @@ def test_inception_that_is_not_installed(pictures, tmp_path, monkeypatch):
     torch.save({}, tmp_path / "w.pth")
     with pytest.raises(SelfcalError, match=r"pip install 'selfcal\[inception\]'"):
         features.find(f"inception:{tmp_path / 'w.pth'}", load_data(pictures))
+
+
+def test_features_are_computed_where_networks_compute(monkeypatch):
+    """On a GPU if there is one, batch by batch, and kept on the CPU."""
+    seen = []
+
+    def embed(part):
+        seen.append((len(part), part.device.type))
+        return torch.zeros(len(part), 2)
+
+    monkeypatch.setattr(features, "usual_device", lambda: torch.device("meta"))
+    assert features._batched(embed, 3)(torch.zeros(7, 1, 2, 2)).shape == (7, 2)
+    assert seen == [(3, "meta"), (3, "meta"), (1, "meta")]

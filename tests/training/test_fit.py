@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 
 import pytest
@@ -254,6 +255,26 @@ def test_a_shared_score_model_is_known_by_its_hash(tmp_path):
     run = trained(tmp_path / "b", score=tmp_path / "a")
     average = "checkpoints/score/step-00000020/ema.safetensors"
     assert run.config["score_from"] == file_sha256(run.path / average) == file_sha256(tmp_path / "a" / average)
+
+
+def test_a_shared_score_model_is_one_on_the_disk_without_its_optimiser(tmp_path, monkeypatch):
+    trained(tmp_path / "a", method="cg")
+    run = trained(tmp_path / "b", score=tmp_path / "a")
+
+    def no_links(*_):
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", no_links)
+    copied = trained(tmp_path / "c", score=tmp_path / "a")
+    theirs, ours, other = (r / "checkpoints/score/step-00000020" for r in (tmp_path / "a", run.path, copied.path))
+    for name in ("ema.safetensors", "weights.safetensors", "state.json"):
+        assert (theirs / name).samefile(ours / name)
+        assert not (theirs / name).samefile(other / name)
+        assert (theirs / name).read_bytes() == (other / name).read_bytes()
+    for folder in (ours, other):
+        assert (folder / "optimizer.safetensors").stat().st_size < 100
+        checkpoints.verify(folder)
+    assert_same(weights(run), weights(copied))
 
 
 def test_until_a_stage_and_on(tmp_path):

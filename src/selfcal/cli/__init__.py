@@ -23,11 +23,13 @@ from selfcal.cli import (
     presets,
     report,
     sample,
+    serve,
     show,
+    suggest,
     toy,
     train,
 )
-from selfcal.cli.terminal import app, problem_console
+from selfcal.cli.terminal import app, only_the_first_speaks, problem_console
 from selfcal.core.errors import SelfcalError
 
 __all__ = [
@@ -44,7 +46,9 @@ __all__ = [
     "presets",
     "report",
     "sample",
+    "serve",
     "show",
+    "suggest",
     "toy",
     "train",
 ]
@@ -54,6 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; exit with 0, or with 2 and one sentence for anything the user can mend."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what can be saved is saved
+    only_the_first_speaks()
     try:
         app(arguments, exit_on_error=False, print_error=False)
     except (SelfcalError, CycloptsError) as error:

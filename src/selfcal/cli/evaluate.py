@@ -62,11 +62,13 @@ def evaluate(
 
     if not 0 < minutes < float("inf"):
         raise SelfcalError(f"--minutes {minutes}: a time above 0 is needed")
-    the_run = load(run, data=data, anyway=anyway)
+    the_run = load(run, data=data, anyway=anyway, together=True)
     options: dict[str, Any] = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
     options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
-    print_report(the_run, the_run.evaluate(show_progress=True, **options))
+    report = the_run.evaluate(show_progress=True, **options)
+    if the_run.team.is_main:
+        print_report(the_run, report)
 
 
 def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | str:

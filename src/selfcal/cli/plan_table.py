@@ -18,17 +18,22 @@ def print_plan(console: Console, plan: Plan) -> None:
     table.add_row("parameters", *(f"{s.parameters:,}" for s in plan.stages))
     table.add_row("steps", *(f"{s.steps:,}" for s in plan.stages))
     table.add_row("batch", *(str(s.batch) for s in plan.stages))
+    if plan.processes > 1:
+        table.add_row(
+            f"of it, each of {plan.processes} processes", *(str(s.batch // plan.processes) for s in plan.stages)
+        )
     table.add_row("FLOP per step", *(scaled(s.flops) for s in plan.stages))
-    table.add_row("memory", *(f"{scaled(s.memory)}B" for s in plan.stages))
+    table.add_row("memory" + " of each" * (plan.processes > 1), *(f"{scaled(s.memory)}B" for s in plan.stages))
     table.add_row("seconds per step", *(f"{s.seconds:.3g}" for s in plan.stages))
     table.add_row("in all", *(duration(s.hours) for s in plan.stages))
     console.print(table, highlight=False)
+    where = "this machine" if plan.processes == 1 else f"these {plan.processes} processes together"
     images = sum(s.steps * s.batch for s in plan.stages)
     batches = ", ".join(f"{s.name} {s.timed_batch}" for s in plan.stages)
     console.print(
         f"Training shows the networks {images:,} images; sampling ({plan.sampler}) "
         f"evaluates the guided score {plan.evaluations:,} times an image.\n"
-        f"Time is for this machine, in all {duration(sum(s.hours for s in plan.stages))}, from steps timed on batches "
+        f"Time is for {where}, in all {duration(sum(s.hours for s in plan.stages))}, from steps timed on batches "
         f"of: {batches}. Nothing was written.",
         soft_wrap=True,
         highlight=False,

@@ -9,7 +9,7 @@ from selfcal.cli.options import USUAL, Sampling, TrainedRun, Whole, number
 from selfcal.cli.terminal import app, say, say_unfinished
 
 if TYPE_CHECKING:
-    from selfcal.diffusion.samples import Samples
+    from selfcal.diffusion.sample_files import Passing
     from selfcal.run import Run
 
 
@@ -42,18 +42,23 @@ def sample(
     out
         x.npz (numbers), x.zip (PNGs by class), x.png (one picture of all), or a folder; RUN/samples/set-… if left out.
     """
-    from selfcal.diffusion.sample_files import check_target, next_folder
+    from selfcal.diffusion.sample_files import check_target, next_folder, write
     from selfcal.run import load
 
-    the_run = load(run)
+    the_run = load(run, together=True)
     target = out or next_folder(the_run.path / "samples")
-    check_target(target, is_image=len(the_run.shape) == 3)
+    if the_run.team.is_main:
+        check_target(target, is_image=len(the_run.shape) == 3)
     named = None if classes is None else the_run.classes_named(classes)
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
-    samples = the_run.sample(named, count, show_progress=True, **choices)
-    samples.save(target)
+    drawing = the_run.draw(named, count, show_progress=True, **choices)
+    if not the_run.team.is_main:
+        for _ in drawing.parts():  # drawn here, written by the main process
+            pass
+        return
+    written = write(drawing, target)
     say_unfinished(the_run)
-    say(f"{len(samples)} samples in {target}{write_grid(samples, target)}")
+    say(f"{len(drawing)} samples in {target}{write_grid(written, target)}")
 
 
 def wanted_scale(run: Run, text: str, guide: str | None) -> float | None:
@@ -71,18 +76,18 @@ def wanted_scale(run: Run, text: str, guide: str | None) -> float | None:
     return scale
 
 
-def write_grid(samples: Samples, target: Path) -> str:
+def write_grid(written: Passing, target: Path) -> str:
     """Where the picture of the samples is, in words; beside an .npz it is made, unless something is there already."""
     from selfcal.core.files import surfaced, write_bytes
-    from selfcal.diffusion.sample_files import GRID, ending, picture
+    from selfcal.diffusion.sample_files import GRID, ending
 
     kind, beside = ending(target), target.with_suffix(".png")
-    if kind in (".png", ".zip") or samples.x.ndim != 4:
+    if kind in (".png", ".zip") or not written.first:
         return ""
     if kind == "":
         return f", a grid in {target / GRID}"
     if beside.exists():
         return f"; {beside} is there already, so no grid was made"
     with surfaced(f"cannot write {beside}"):
-        write_bytes(beside, picture(samples))
+        write_bytes(beside, written.picture())
     return f", a grid in {beside}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from cyclopts import App
 from rich.console import Console
 
 from selfcal import __version__
+from selfcal.core import progress
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -28,6 +30,12 @@ def say_unfinished(run: Run) -> None:
 
     if run.unfinished:
         say(f"{run.path} is unfinished: {unfinished_in_words(run.unfinished)}; what follows is of its checkpoints")
+
+
+def only_the_first_speaks() -> None:
+    """Of several processes that do one thing together; what goes wrong is said by whomever it happens to."""
+    if os.environ.get("RANK", "0") != "0":
+        out_console.quiet = progress.console.quiet = True
 
 
 def say(sentence: str) -> None:

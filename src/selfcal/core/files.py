@@ -7,16 +7,22 @@ import io
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
 
 LARGEST_JSON = 2**26  # bytes; a run's own files are a thousandth of it
+
+
+def cache_folder() -> Path:
+    """The user's cache: what was dear to compute and can be computed again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "selfcal"
 
 
 def sync(path: Path) -> None:
@@ -39,17 +45,27 @@ def write_in_place(path: Path, content: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Durably, too: readers see the old file or the new one, never half of it."""
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that grows: durably, too, and readers see the old one or the whole of the new one, never half of it."""
     beside = path.with_name(f".{path.name}.writing")
     try:
-        write_in_place(beside, content)
+        with beside.open("w+b") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
         beside.rename(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)  # half a file is of no use, and on a full disk in the way
         raise
     sync(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """As `writing`."""
+    with writing(path) as stream:
+        stream.write(content)
 
 
 def write_folder(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
@@ -80,6 +96,30 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     write_bytes(path, stream.getvalue())
+
+
+def write_arrays_in_parts(
+    path: Path, name: str, count: int, parts: Iterable[np.ndarray], others: Mapping[str, np.ndarray]
+) -> None:
+    """The same, with one array of `count` rows that need not be in memory whole."""
+    with writing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+
+        @contextmanager
+        def entry(name: str) -> Iterator[Any]:
+            about = zipfile.ZipInfo(f"{name}.npy")  # without a time: the same numbers are the same file
+            about.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(about, "w", force_zip64=True) as target:
+                yield target
+
+        with entry(name) as target:
+            for i, part in enumerate(parts):
+                if i == 0:
+                    about = np.lib.format.header_data_from_array_1_0(part[:0])
+                    np.lib.format.write_array_header_1_0(target, about | {"shape": (count, *part.shape[1:])})
+                target.write(part.tobytes())
+        for other, values in others.items():
+            with entry(other) as target:
+                np.lib.format.write_array(target, values, allow_pickle=False)
 
 
 def write_json(path: Path, value: Any) -> None:

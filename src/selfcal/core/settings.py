@@ -77,6 +77,10 @@ class NetworkSettings(Section):
     )
     adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of features dropped at random in training")
+    sigma_centre: float | None = Field(
+        None, gt=0, description="train most around this σ (ln σ is normal there); all σ alike on a log scale if unset"
+    )
+    sigma_spread: float = Field(1.2, gt=0, description="standard deviation of ln σ around sigma_centre")
     steps: int = Field(8000, ge=1, description="optimiser steps")
     batch: int = Field(128, ge=2, description="examples in a step; half of them labelled where labels matter")
     lr: float = Field(1e-3, gt=0, description="learning rate after the warm-up")
@@ -138,6 +142,14 @@ class RunSettings(Section):
     log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
     keep: int = Field(2, ge=1, description="checkpoints kept per network: the last ones")
     keep_every: int = Field(0, ge=0, description="those at multiples of this step are kept for good; 0: none")
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32", description="of products: fp32, tf32 (on a GPU), or bf16 (logits and energies stay fp32)"
+    )
+    compile: bool = Field(
+        False,
+        description="let torch.compile make networks quicker: the first steps wait for it; guides whose training "
+        "differentiates a gradient are compiled for sampling alone",
+    )
     preview_every: int = Field(
         1000, ge=0, description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none"
     )

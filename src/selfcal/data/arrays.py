@@ -14,6 +14,7 @@ from torch import Tensor
 from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import check_size
+from selfcal.data.pixels import Examples, Pixels
 from selfcal.diffusion.scores import UNLABELED
 
 ARRAYS = ("x", "y", "x_test", "y_test", "class_names")
@@ -22,7 +23,7 @@ ARRAYS = ("x", "y", "x_test", "y_test", "class_names")
 def load(path: Path) -> Dataset:
     """Images (N,H,W), (N,H,W,C) or (N,C,H,W), or points (N,D).
 
-    uint8 images become [−1, 1]; float images must already be there. y holds whole numbers or names;
+    uint8 images stand for [−1, 1]; float images must already be there. y holds whole numbers or names;
     a negative number or an empty name means unlabelled.
     """
     return from_arrays(read_arrays(path, ARRAYS, needed="x"), path.stem, str(path))
@@ -88,7 +89,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> np.n
                 f"{path} holds pickled objects, which can run code and are never loaded; "
                 "save plain number or string arrays instead"
             )
-        check_size(shape, where, dtype.itemsize)
+        check_size(shape, where, 1 if dtype == np.uint8 and len(shape) > 2 else max(4, dtype.itemsize))
         if stream.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
             raise SelfcalError(f"{where} declares {shape} of {dtype}, which is not what it holds")
     with archive.open(entry) as stream:
@@ -96,7 +97,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> np.n
     return values
 
 
-def _examples(values: np.ndarray, where: str) -> Tensor:
+def _examples(values: np.ndarray, where: str) -> Examples:
     if values.dtype.kind not in "uif":
         raise SelfcalError(f"{where} has type {values.dtype}; numbers are expected")
     if values.ndim < 2:
@@ -116,7 +117,7 @@ def _examples(values: np.ndarray, where: str) -> Tensor:
     if values.shape[1] not in (1, 3):
         raise SelfcalError(f"{where} is shaped {values.shape}; images have 1 or 3 channels")
     if values.dtype == np.uint8:
-        return torch.as_tensor(values.astype(np.float32) / 127.5 - 1.0)
+        return Pixels(torch.as_tensor(values))
     if values.dtype.kind != "f":
         raise SelfcalError(f"{where} has type {values.dtype}; images are uint8, or floats in [−1, 1]")
     finite = values[np.isfinite(values)]  # the rest is refused by Dataset, which names the example

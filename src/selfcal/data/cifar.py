@@ -18,6 +18,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.data import downloads, plain_pickle
 from selfcal.data.dataset import Dataset
 from selfcal.data.limits import check_inside
+from selfcal.data.pixels import Pixels
 
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 PIXELS = 3 * 32 * 32
@@ -152,13 +153,13 @@ def _class_names(read: Read, version: Version, path: Path) -> tuple[str, ...]:
     return tuple(n.decode("ascii", "replace") for n in names)
 
 
-def _examples(read: Read, files: tuple[str, ...], version: Version, classes: int, path: Path) -> tuple[Tensor, Tensor]:
+def _examples(read: Read, files: tuple[str, ...], version: Version, classes: int, path: Path) -> tuple[Pixels, Tensor]:
     parts = [(_binary if version.label_bytes else _pickled)(read, file, version, path) for file in files]
     x = torch.as_tensor(np.concatenate([p for p, _ in parts])).view(-1, 3, 32, 32)
     y = torch.as_tensor(np.concatenate([label for _, label in parts]).astype(np.int64))
     if not 0 <= int(y.min()) <= int(y.max()) < classes:
         raise SelfcalError(f"{path}: labels from {int(y.min())} to {int(y.max())} do not fit {classes} classes")
-    return x.float().div_(127.5).sub_(1.0), y
+    return Pixels(x), y
 
 
 def _binary(read: Read, file: str, version: Version, path: Path) -> tuple[np.ndarray, np.ndarray]:

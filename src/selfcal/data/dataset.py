@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.data.pixels import PART, Examples, Pixels, some
 from selfcal.diffusion.scores import UNLABELED
 
 
@@ -34,11 +35,11 @@ class Dataset:
     """
 
     name: str
-    x: Tensor  # (N, *)
+    x: Examples  # (N, *); images may be bytes, of which x[pick] and x.split(size) are floats
     y: Tensor  # (N,) class index or UNLABELED
     classes: tuple[str, ...]
     names: tuple[str, ...]
-    x_test: Tensor  # (M, *), M may be 0
+    x_test: Examples  # (M, *), M may be 0
     y_test: Tensor  # (M,)
     files: Files | None = None
     published: bool = False  # a set that everybody has: its labels are hidden to learn what few of them can do
@@ -48,6 +49,8 @@ class Dataset:
         if len(self.x) == 0:
             raise SelfcalError(f"{self.name} holds no examples to train on")
         for part, x in (("training", self.x), ("test", self.x_test)):
+            if isinstance(x, Pixels):
+                continue
             bad = ~torch.isfinite(x.flatten(1)).all(1) if len(x) else torch.zeros(0, dtype=torch.bool)
             if bad.any():
                 where = self.names[int(bad.nonzero()[0])] if part == "training" else int(bad.nonzero()[0])
@@ -74,14 +77,15 @@ class Dataset:
     def sha256(self) -> str:
         """Identity of the training examples and their classes, whatever file they came from."""
         digest = hashlib.sha256(repr((self.shape, self.classes)).encode())
-        digest.update(self.x.contiguous().numpy().data)  # as it lies in memory: no copy of a large pile
+        for part in self.x.split(PART):  # as floats, whether or not they lie so in memory
+            digest.update(part.contiguous().numpy().data)
         digest.update(self.y.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
 
-def no_test(x: Tensor) -> tuple[Tensor, Tensor]:
+def no_test(x: Examples) -> tuple[Examples, Tensor]:
     """An empty test split for examples shaped like x."""
-    return x[:0], torch.zeros(0, dtype=torch.long)
+    return some(x, slice(0)), torch.zeros(0, dtype=torch.long)
 
 
 def every_fifth(y: Tensor) -> Tensor:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError, listed
 from selfcal.data import pile
-from selfcal.data.dataset import Dataset, Files, no_test
+from selfcal.data.dataset import Dataset, Files
 from selfcal.data.images import ENDINGS
 from selfcal.data.layout import Split, survey
 from selfcal.data.naming import place_of
@@ -36,18 +35,17 @@ def _load(root: Path, size: int | None, skip_broken: bool) -> Dataset:
         raise SelfcalError("; ".join([f"{train.root} holds no images ({', '.join(sorted(ENDINGS))})", *found.notes]))
     classes = train.classes or test.classes
     read = pile.read(train.files, test.files, root, size, skip_broken)
-    x = _examples(read.train)
 
     def from_root(files: list[Path]) -> tuple[str, ...]:
         return tuple(file.relative_to(root).as_posix() for file in files)
 
     return Dataset(
         name=root.resolve().name,
-        x=x,
+        x=read.x,
         y=_positions(train, read.train, classes),
         classes=classes,
         names=tuple(_name(file, train.root, root) for file in read.train),
-        x_test=_examples(read.test) if read.test else no_test(x)[0],
+        x_test=read.x_test,
         y_test=_positions(test, read.test, classes),
         files=Files(
             root, from_root([*read.train]), from_root([*read.test]), from_root([*read.broken]), tuple(found.tables)
@@ -61,12 +59,7 @@ def _name(file: Path, train: Path, root: Path) -> str:
     return file.relative_to(train if file.is_relative_to(train) else root).as_posix()
 
 
-def _examples(files: dict[Path, np.ndarray]) -> Tensor:
-    """(N, C, H, W) in [−1, 1]."""
-    return torch.as_tensor(np.stack([*files.values()])).float() / 127.5 - 1.0
-
-
-def _positions(split: Split, kept: dict[Path, np.ndarray], classes: tuple[str, ...]) -> Tensor:
+def _positions(split: Split, kept: list[Path], classes: tuple[str, ...]) -> Tensor:
     places = {name: place_of(name, classes) for name in split.classes}
     if strange := [str(split.root / name) for name, place in places.items() if place is None]:
         raise SelfcalError(

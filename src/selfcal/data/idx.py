@@ -15,10 +15,11 @@ from selfcal.core.errors import SelfcalError
 from selfcal.data import downloads
 from selfcal.data.dataset import Dataset, no_test
 from selfcal.data.limits import LARGEST_ARRAYS
+from selfcal.data.pixels import Pixels
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
 TEST = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-LARGEST = LARGEST_ARRAYS // 4  # bytes: each becomes a float
+LARGEST = LARGEST_ARRAYS // 4  # bytes of one file
 FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
@@ -58,12 +59,11 @@ def _file(root: Path, name: str) -> Path | None:
     return next((p for p in (root / name, root / f"{name}.gz") if p.is_file()), None)
 
 
-def _split(root: Path, names: tuple[str, str]) -> tuple[Tensor, Tensor]:
+def _split(root: Path, names: tuple[str, str]) -> tuple[Pixels, Tensor]:
     images, labels = (_array(root, name) for name in names)
     if images.ndim != 3 or not images.size or labels.shape != images.shape[:1]:
         raise SelfcalError(f"{root}: {names[0]} is shaped {images.shape}, {names[1]} {labels.shape}")
-    x = torch.as_tensor(images)[:, None].float().div_(127.5).sub_(1.0)
-    return x, torch.as_tensor(labels.astype(np.int64))
+    return Pixels(torch.as_tensor(images)[:, None]), torch.as_tensor(labels.astype(np.int64))
 
 
 def _array(root: Path, name: str) -> np.ndarray:

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from selfcal.core.errors import SelfcalError
 
-LARGEST_ARRAYS = 2**33  # bytes of one array once unpacked, as float32 or as it is
+LARGEST_ARRAYS = 2**33  # bytes of one array once unpacked
 LARGEST_IMAGE = 2**26  # pixels of one image
 LARGEST_TEXT = 2**28  # bytes of a label file
 
 
 def check_size(shape: tuple[int, ...], where: str, itemsize: int = 4) -> None:
-    """Before anything is allocated for it; float32 is what every array becomes."""
-    wanted = math.prod(shape) * max(4, itemsize)
+    """Before anything is allocated for it. itemsize: bytes of a number; images of bytes stay so, all else becomes
+    float32."""
+    wanted = math.prod(shape) * itemsize
     if wanted > LARGEST_ARRAYS:
         raise SelfcalError(
             f"{where} unpacks to {wanted / 2**30:,.0f} GiB ({' × '.join(map(str, shape))}); "

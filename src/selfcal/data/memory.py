@@ -16,6 +16,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_arrays
 from selfcal.data import arrays
 from selfcal.data.dataset import Dataset
+from selfcal.data.pixels import Examples, Pixels
 
 KEPT = "data.npz"
 """The copy's name in a run directory, and in config.json: no path of the user's reads so."""
@@ -101,7 +102,9 @@ def keep(data: Dataset, folder: Path) -> None:
             )
 
 
-def stored(x: Tensor, is_image: bool) -> np.ndarray:
+def stored(x: Examples, is_image: bool) -> np.ndarray:
+    if isinstance(x, Pixels):
+        return np.asarray(x.stored.numpy())
     if is_image:
         bytes_ = ((x + 1) * 127.5).round().clamp(0, 255).byte().numpy()
         if np.array_equal(bytes_.astype(np.float32) / 127.5 - 1.0, x.numpy()):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,12 +16,18 @@ from torch import Tensor
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import Tick, bar, wanted
 from selfcal.core.randomness import random_state
+from selfcal.core.team import ALONE, Team
 from selfcal.diffusion.guidance import GUIDES, Guide
 from selfcal.diffusion.inputs import as_examples
 from selfcal.diffusion.noise import Noise
-from selfcal.diffusion.samplers import SAMPLERS, Sampler
-from selfcal.diffusion.samples import Samples
-from selfcal.diffusion.scores import ScoreFn
+from selfcal.diffusion.samplers import SAMPLERS, Rows, Sampler
+from selfcal.diffusion.samples import Drawing, Samples
+from selfcal.diffusion.scores import ScoreFn, like
+
+Watch = Callable[[int, Tensor], None]
+"""(position of the first, denoised estimates (B, *)) of a batch; whatever it raises stops the sampling."""
+
+SLICE = 64  # images that a network is shown at a time
 
 
 @dataclass(frozen=True)
@@ -52,32 +60,96 @@ class Generator:
     batch: int = 1000
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     title: str = ""  # before the words of a progress bar
+    team: Team = ALONE  # with whom sampling is shared
+    watch: Watch | None = None  # who is shown estimates on the way
 
     def sample(
-        self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None
+        self,
+        y: Tensor,
+        how: Sampling | None = None,
+        seed: int = 0,
+        show_progress: bool | None = None,
+        watch: Watch | None = None,
     ) -> Samples:
-        """One example for each entry of y. Batches mix classes; each has a random state of its own."""
+        """One example for each entry of y. Batches mix classes; each has a random state of its own.
+
+        watch: is shown at every evaluation what would come out if no noise were left, batch by batch.
+        """
+        return replace(self, watch=watch).draw(y, how, seed, show_progress).all()
+
+    def draw(self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None) -> Drawing:
+        """The same, made batch by batch while one asks for them: for more than one wants to hold in memory."""
         how = (how or Sampling()).completed(self.usual)
-        walk, guide, scale, steps = checked(how, self.networks)
-        sigmas, parts, evaluations = walk.levels(self.noise, steps), y.split(self.batch), walk.evaluations(steps)
-        batches = []
-        with bar(f"{self.title}sampling λ={scale:g}", evaluations * len(parts), show=wanted(show_progress)) as tick:
-            for number, labels in enumerate(parts):
-                rng = random_state(seed, "sampling", number)
-                x = sigmas[0] * torch.randn((len(labels), *self.shape), generator=rng)
-                score = counted(guide.score(self.networks, labels.to(self.device), scale), tick)
-                batches.append(walk.function(score, x.to(self.device), sigmas, rng=rng, **how.options).cpu())
-        x = torch.cat(batches)
+        walk, _, scale, steps = checked(how, self.networks)
         about = {
             "guide": how.guide,
             "scale": scale,
             "sampler": how.sampler,
             "steps": steps,
-            "evaluations": evaluations,
+            "evaluations": walk.evaluations(steps),
             "options": dict(how.options),
             "seed": seed,
         }
-        return Samples(x.clamp(-1, 1) if len(self.shape) == 3 else x, y, self.classes, about)
+        batches = partial(self._batches, y, how, seed, wanted(show_progress) and self.team.is_main)
+        return Drawing(y, self.classes, about, self.shape, batches)
+
+    def _batches(self, y: Tensor, how: Sampling, seed: int, show_progress: bool) -> Iterator[Tensor]:
+        """In order. Of several processes each walks whole batches so long as there is one for each of them, and
+        slices of those that remain."""
+        walk, _, scale, steps = checked(how, self.networks)
+        parts, world = list(enumerate(y.split(self.batch))), self.team.world
+        total = walk.evaluations(steps) * sum(walks_of(len(parts), world))
+        with bar(f"{self.title}sampling λ={scale:g}", total, show=show_progress) as tick:
+            while parts:
+                turn, parts = parts[:world], parts[world:]
+                if len({len(labels) for _, labels in turn}) == 1 and len(turn) == world:
+                    number, labels = turn[self.team.rank]
+                    own = self._walk(
+                        labels, random_state(seed, "sampling", number), how, tick, start=number * self.batch
+                    )
+                    yield from self.team.gathered(own, [len(labels)] * world)
+                else:
+                    for number, labels in turn:
+                        yield self._shared(
+                            labels, random_state(seed, "sampling", number), how, tick, number * self.batch
+                        )
+
+    def _shared(self, labels: Tensor, rng: torch.Generator, how: Sampling, tick: Tick, start: int) -> Tensor:
+        """One batch, of which each process walks some slices."""
+        bounds = slices(len(labels))
+        cuts = [len(bounds) * r // self.team.world for r in range(self.team.world + 1)]
+        if checked(how, self.networks)[0].mixes:
+            cuts = [0, *[len(bounds)] * self.team.world]
+        edges = [bounds[c][0] if c < len(bounds) else len(labels) for c in cuts]
+        rows = slice(edges[self.team.rank], edges[self.team.rank + 1])
+        own = self._walk(labels, rng, how, tick, rows, start + rows.start)
+        return torch.cat(self.team.gathered(own, [b - a for a, b in pairwise(edges)]))
+
+    def _walk(
+        self,
+        labels: Tensor,
+        rng: torch.Generator,
+        how: Sampling,
+        tick: Tick,
+        rows: slice = slice(None),
+        start: int = 0,
+    ) -> Tensor:
+        """From noise to examples, of these rows of a batch: the same ones, to the bit, whoever walks the others.
+
+        start: the position of the first of them among all that are drawn.
+        """
+        walk, guide, scale, steps = checked(how, self.networks)
+        sigmas = walk.levels(self.noise, steps)
+        x = (sigmas[0] * torch.randn((len(labels), *self.shape), generator=rng))[rows]
+        if len(x):
+            first = rows.start or 0
+            own = [(a - first, b - first) for a, b in slices(len(labels)) if first <= a and b <= first + len(x)]
+            told = labels[rows].to(self.device)
+            score = in_slices([guide.score(self.networks, told[a:b], scale) for a, b in own], own)
+            score = score if self.watch is None else watched(score, partial(self.watch, start))
+            random = Rows(rng, len(labels), rows) if len(x) < len(labels) else rng
+            x = walk.function(counted(score, tick), x.to(self.device), sigmas, rng=random, **how.options).cpu()
+        return x.clamp(-1, 1) if len(self.shape) == 3 else x
 
     @torch.no_grad()
     def predict_proba(self, x: Any, sigma: float | None = None) -> Tensor:
@@ -94,6 +166,31 @@ class Generator:
             for images, sigmas in zip(x.split(self.batch), level.split(self.batch), strict=True)
         ]
         return torch.cat(parts) if parts else torch.zeros(0, len(self.classes))
+
+
+def slices(count: int) -> list[tuple[int, int]]:
+    """How a batch is shown to the networks: in equal parts of at most SLICE, an even number of them if more than one.
+
+    Always, however many processes there are: what a network makes of an image may depend, in its last bits, on how
+    many others it sees with it.
+    """
+    parts = -(-count // SLICE)
+    parts += parts % 2 if parts > 1 else 0
+    return [(count * i // parts, count * (i + 1) // parts) for i in range(parts)]
+
+
+def walks_of(batches: int, world: int) -> tuple[int, int]:
+    """How many batches one of several processes walks, whole and in part."""
+    return batches // world, batches % world
+
+
+def in_slices(scores: Sequence[ScoreFn], bounds: Sequence[tuple[int, int]]) -> ScoreFn:
+    """One score of all, from those of each slice."""
+
+    def scored(x: Tensor, sigma: Tensor) -> Tensor:
+        return torch.cat([score(x[a:b], sigma[a:b]) for score, (a, b) in zip(scores, bounds, strict=True)])
+
+    return scores[0] if len(scores) == 1 else scored
 
 
 def checked(how: Sampling, networks: Mapping[str, Any]) -> tuple[Sampler, Guide, float, int]:
@@ -131,6 +228,17 @@ def counted(score: ScoreFn, tick: Tick) -> ScoreFn:
     def scored(x: Tensor, sigma: Tensor) -> Tensor:
         tick(1, "")
         return score(x, sigma)
+
+    return scored
+
+
+def watched(score: ScoreFn, watch: Callable[[Tensor], None]) -> ScoreFn:
+    """The same score; shows the denoised estimate D = x + σ² s (Tweedie) at every evaluation."""
+
+    def scored(x: Tensor, sigma: Tensor) -> Tensor:
+        s = score(x, sigma)
+        watch((x + like(sigma, x) ** 2 * s).detach().cpu())
+        return s
 
     return scored
 

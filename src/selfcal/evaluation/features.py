@@ -9,17 +9,20 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError, unknown
 from selfcal.core.progress import bar, say
+from selfcal.core.team import ALONE, Team
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import efficientnet, inception, judge, linear_judge
-from selfcal.evaluation.cache import remembered
+from selfcal.evaluation.cache import keep, kept
 
 BATCH = 500
 LARGE = 50  # images at a time for networks that enlarge them
@@ -43,13 +46,13 @@ class Features:
     distance: str = "FID"  # what the Fréchet distance of these features is called
 
 
-def identity(data: Dataset, show_progress: bool = False) -> Features:
+def identity(data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """The numbers themselves: right for points, weak but honest for images."""
     name = "pixels" if data.is_image else "points"
     return Features(name, hashlib.sha256(name.encode()).hexdigest(), lambda x: x.flatten(1))
 
 
-def cnn(data: Dataset, show_progress: bool = False) -> Features:
+def cnn(data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """A small CNN trained on all labels; for digits the bundled one."""
     if not data.is_image:
         raise SelfcalError("the cnn features are for images; for points use --features identity")
@@ -61,32 +64,32 @@ def cnn(data: Dataset, show_progress: bool = False) -> Features:
         net, sha256 = judge.bundled(data.shape[0], len(data.classes), data.shape[1])
         name = "digits-cnn"
     else:
-        net, sha256 = judge.trained_on(data, show_progress)
+        net, sha256 = team.main_first(lambda: judge.trained_on(data, show_progress))
         name = f"{data.name}-cnn"
-    net.requires_grad_(False)
+    for_reading(net)
     return Features(name, sha256, _batched(net.trunk), _batched(lambda x: net(x).softmax(-1)))
 
 
-def automatic(data: Dataset, show_progress: bool = False) -> Features:
+def automatic(data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """For photos a network that has seen photos; for other images a cnn, where labels abound and it is trained within
     minutes; otherwise the numbers themselves."""
     if wants_photos(data) and efficientnet.is_installed():
-        return efficientnet_lite0(data, show_progress)
-    if wants_photos(data):
+        return efficientnet_lite0(data, show_progress, team)
+    if wants_photos(data) and team.is_main:
         say("features of a network that knows photos would measure more: pip install 'selfcal[features]'")
     enough = data.is_image and is_small(data) and data.fewest_per_class >= ENOUGH
-    return (cnn if enough else identity)(data, show_progress)
+    return (cnn if enough else identity)(data, show_progress, team)
 
 
-def without_true_labels(data: Dataset, show_progress: bool = False) -> Features:
+def without_true_labels(data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """For images whose labels are a guide's: those of photos know no labels, a judge is taught by the guide's."""
     if wants_photos(data) and efficientnet.is_installed():
         embed, sha256 = efficientnet.load()
         return Features("efficientnet-lite0", sha256, remembering(_batched(embed, LARGE)))
     if not data.is_image or not is_small(data):
         return identity(data, show_progress)
-    net, sha256 = judge.trained_on(data, show_progress, judge.STUDENT_STEPS)
-    net.requires_grad_(False)
+    net, sha256 = team.main_first(lambda: judge.trained_on(data, show_progress, judge.STUDENT_STEPS))
+    for_reading(net)
     return Features(f"{data.name}-student-cnn", sha256, _batched(net.trunk))
 
 
@@ -101,7 +104,7 @@ def is_small(data: Dataset) -> bool:
     return math.prod(data.shape[1:]) <= LARGEST_FOR_CNN
 
 
-def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
+def efficientnet_lite0(data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """1280 numbers of a network that has seen ImageNet; its distance is no FID, and not called so."""
     check_images(data, "efficientnet-lite0")
     embed, sha256 = efficientnet.load()
@@ -110,16 +113,17 @@ def efficientnet_lite0(data: Dataset, show_progress: bool = False) -> Features:
         Features(name, sha256, _batched(embed, LARGE), knows_no_labels=True, distance="FD-EffNetLite0"),
         data,
         show_progress,
+        team,
     )
 
 
-def inception_2015(file: Path, data: Dataset, show_progress: bool = False) -> Features:
+def inception_2015(file: Path, data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """The 2048 numbers that the FID of the literature compares."""
     check_images(data, "inception")
     embed, recognise, sha256 = inception.load(file)
     features = Features("inception-2015", sha256, _batched(embed, LARGE), knows_no_labels=True)
     features = replace(features, recognise=_batched(recognise, LARGE))
-    return with_linear_judge(features, data, show_progress)
+    return with_linear_judge(features, data, show_progress, team)
 
 
 def check_images(data: Dataset, name: str) -> None:
@@ -127,7 +131,7 @@ def check_images(data: Dataset, name: str) -> None:
         raise SelfcalError(f"the {name} features are for images; for points use --features identity")
 
 
-def with_linear_judge(features: Features, data: Dataset, show_progress: bool) -> Features:
+def with_linear_judge(features: Features, data: Dataset, show_progress: bool, team: Team) -> Features:
     """The same features; they also tell the data's classes: as a judge, where enough labels are known to learn them,
     else as a second opinion."""
     embed = remembering(features.embed)
@@ -135,7 +139,8 @@ def with_linear_judge(features: Features, data: Dataset, show_progress: bool) ->
     if len(data.classes) < 2 or data.fewest_per_class < 1:
         return features
     labelled = data.y != UNLABELED
-    judge = linear_judge.fit(reference(features, data, show_progress)[labelled], data.y[labelled], len(data.classes))
+    real = reference(features, data, show_progress, team)
+    judge = linear_judge.fit(real[labelled], data.y[labelled], len(data.classes))
     if data.fewest_per_class < LEAST:
         return replace(features, second=lambda x: judge(embed(x)))
     return replace(features, classify=lambda x: judge(embed(x)))
@@ -153,7 +158,7 @@ def remembering(embed: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]
     return remembered
 
 
-EXTRACTORS: dict[str, Callable[[Dataset, bool], Features]] = {
+EXTRACTORS: dict[str, Callable[[Dataset, bool, Team], Features]] = {
     "auto": automatic,
     "cnn": cnn,
     "identity": identity,
@@ -161,37 +166,60 @@ EXTRACTORS: dict[str, Callable[[Dataset, bool], Features]] = {
 }
 
 
-def find(name: str, data: Dataset, show_progress: bool = False) -> Features:
+def find(name: str, data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Features:
     """A row of the table, or "inception:FILE" with its weights."""
     if name.startswith("inception:"):
-        return inception_2015(Path(name.removeprefix("inception:")), data, show_progress)
+        return inception_2015(Path(name.removeprefix("inception:")), data, show_progress, team)
     if name == "inception":
         raise SelfcalError(f"--features inception needs its weights: --inception-weights FILE, from {inception.PAGE}")
     if name not in EXTRACTORS:
         raise unknown("feature extractor", name, [*EXTRACTORS, "inception"])
-    return EXTRACTORS[name](data, show_progress)
+    return EXTRACTORS[name](data, show_progress, team)
 
 
-def reference(judge: Features, data: Dataset, show_progress: bool = False) -> Tensor:
+def reference(judge: Features, data: Dataset, show_progress: bool = False, team: Team = ALONE) -> Tensor:
     """The training images' features, kept in the user's cache under the hashes of both."""
     if judge.name in ("pixels", "points"):  # the numbers themselves need no cache
-        return judge.embed(data.x)
+        return torch.cat([judge.embed(part) for part in data.x.split(BATCH)])
 
-    def make() -> dict[str, Tensor]:
-        with bar(f"features of {data.name}", len(data.x), show=show_progress) as tick:
-            parts = []
-            for part in data.x.split(BATCH):
-                parts.append(judge.embed(part))
-                tick(len(part), "")
-        return {"features": torch.cat(parts)}
+    name = f"features-{judge.sha256[:32]}-{data.sha256[:32]}"
+    found = team.from_main(lambda: kept(name))
+    if found is None:
+        found = {"features": shared_features(judge, data, show_progress, team)}
+        if team.is_main:
+            keep(name, found)
+    return found["features"]
 
-    return remembered(f"features-{judge.sha256[:32]}-{data.sha256[:32]}", make)["features"]
+
+def shared_features(judge: Features, data: Dataset, show_progress: bool, team: Team) -> Tensor:
+    """Each process embeds some batches."""
+    starts = range(0, len(data.x), BATCH)
+    with bar(f"features of {data.name}", -(-len(starts) // team.world), show=show_progress) as tick:
+
+        def part(start: int) -> Tensor:
+            found = judge.embed(data.x[start : start + BATCH])
+            tick(1, f"batches of {BATCH}")
+            return found
+
+        return torch.cat(team.each([partial(part, start) for start in starts]))
+
+
+def for_reading(net: nn.Module) -> None:
+    """Where networks compute, its channels last."""
+    net.requires_grad_(False).to(usual_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def layout(x: Tensor) -> torch.memory_format:
+    """Channels last: these networks read images in two thirds of the time."""
+    return torch.channels_last if x.ndim == 4 else torch.preserve_format
 
 
 def _batched(function: Callable[[Tensor], Tensor], size: int = BATCH) -> Callable[[Tensor], Tensor]:
+    """Batch by batch on the device where networks compute, and back."""
+
     def chunks(x: Tensor) -> Iterator[Tensor]:
         with torch.no_grad():
             for part in x.split(size):
-                yield function(part)
+                yield function(part.to(usual_device(), memory_format=layout(part))).cpu()
 
     return lambda x: torch.cat(list(chunks(x)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,11 +14,13 @@ from torch import Tensor
 from selfcal import metrics
 from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
+from selfcal.data.pixels import Examples, some
 from selfcal.diffusion.generator import Generator
 from selfcal.diffusion.guidance import inner_unconditional
 from selfcal.diffusion.scores import UNLABELED, ScoreFn
 from selfcal.metrics import interval
 
+T = TypeVar("T")
 REPEATS = 5  # noise draws per test image, for guide accuracy at σ > σ_min
 LARGER_IMAGES = ((16 * 16, 5000, 500), (32 * 32, 2000, 500))  # pixels up to which: draws, images for losses
 BEYOND = (1000, 200)
@@ -40,14 +43,14 @@ class Subject:
     about: dict[str, Any]
 
 
-def guide_split(subject: Subject) -> tuple[Tensor, Tensor, str]:
+def guide_split(subject: Subject) -> tuple[Examples, Tensor, str]:
     """Images with known classes whose labels the guide never saw: the test split, else the hidden ones."""
     data = subject.data
     labelled = data.y_test != UNLABELED
     if labelled.any():
-        return data.x_test[labelled], data.y_test[labelled], "test"
+        return some(data.x_test, labelled), data.y_test[labelled], "test"
     hidden = (subject.labels == UNLABELED) & (data.y != UNLABELED)
-    return data.x[hidden], data.y[hidden], "training images whose labels were hidden"
+    return some(data.x, hidden), data.y[hidden], "training images whose labels were hidden"
 
 
 def learned_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict[str, float | None]]:
@@ -59,14 +62,15 @@ def learned_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict
         return []
     x0 = evenly(data.x_test if len(data.x_test) else data.x, draws_and_images(data.shape)[1])
     scores = {"guide": inner_unconditional(networks["classifier"]), "score": networks.get("score")}
-    table: list[dict[str, float | None]] = []
-    with bar("losses of the scores", len(levels(generator)), show=show_progress and is_large(data.shape)) as tick:
-        for sigma in levels(generator):
-            z = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
-            row = {role: None if s is None else _fraction(s, x0, z, sigma, generator) for role, s in scores.items()}
-            table.append({"sigma": sigma, **row})
-            tick(1, "noise levels")
-    return table
+    own, found = generator.team.mine([1.0] * len(levels(generator))), {}
+    with bar("losses of the scores", len(own), show=show_progress and is_large(data.shape)) as tick:
+        for i, sigma in enumerate(levels(generator)):
+            if i in own:
+                z = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
+                row = {role: None if s is None else _fraction(s, x0, z, sigma, generator) for role, s in scores.items()}
+                found[i] = {"sigma": sigma, **row}
+                tick(1, "noise levels")
+    return in_order(generator.team.merged(found))
 
 
 def _fraction(score: ScoreFn, x0: Tensor, z: Tensor, sigma: float, generator: Generator) -> float:
@@ -85,7 +89,7 @@ def levels(generator: Generator) -> list[float]:
     return generator.noise.geometric(9)[:-1].flip(0).tolist()
 
 
-def evenly(x: Tensor, most: int) -> Tensor:
+def evenly(x: Examples, most: int) -> Tensor:
     """At most so many examples, spread over all."""
     return x[:: max(1, -(-len(x) // most))]
 
@@ -93,7 +97,7 @@ def evenly(x: Tensor, most: int) -> Tensor:
 def ece_interval(subject: Subject) -> dict[str, list[float] | None]:
     """The interval of the guide's calibration error on clean images, leaving out a tenth of the images in turn."""
     x, y, _ = guide_split(subject)
-    probabilities = subject.generator.predict_proba(x)
+    probabilities = shared_opinions(subject.generator, x)
 
     def of(mask: Tensor) -> dict[str, float | None]:
         return {"ece": metrics.expected_calibration_error(probabilities[mask], y[mask])}
@@ -111,24 +115,48 @@ def guide_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict[s
     return quality_by_sigma(subject.generator, x, y, show_progress)
 
 
-def quality_by_sigma(generator: Generator, x: Tensor, y: Tensor, show_progress: bool = False) -> list[dict[str, float]]:
+def quality_by_sigma(
+    generator: Generator, x: Examples, y: Tensor, show_progress: bool = False
+) -> list[dict[str, float]]:
     """The same on any images x (N, *) of known classes y."""
     rng, (draws, _) = torch.Generator().manual_seed(0), draws_and_images(generator.shape)
-    table = []
-    with bar("the guide at every noise", len(levels(generator)), show=show_progress and is_large(x.shape[1:])) as tick:
+    found, many = {}, len(levels(generator))
+    own = generator.team.mine([float(len(x)), *[float(min(draws, REPEATS * len(x)))] * (many - 1)])
+    with bar("the guide at every noise", len(own), show=show_progress and is_large(x.shape[1:])) as tick:
         for i, sigma in enumerate(levels(generator)):
             repeats = 1 if i == 0 else max(1, min(REPEATS, draws // len(x)))
             thinned = slice(None, None, 1 if i == 0 else -(-len(x) // draws))
-            noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
-            if i > 0:  # the smallest level stands for clean images
-                noisy = noisy + sigma * torch.randn(noisy.shape, generator=rng)
-            table.append({"sigma": sigma, **quality(generator, noisy, sigma, y[thinned].repeat(repeats))})
-            tick(1, "noise levels")
-    return table
+            noisy: Examples = x  # the smallest level stands for clean images
+            if i > 0:
+                some_of_them = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
+                noisy = some_of_them + sigma * torch.randn(some_of_them.shape, generator=rng)
+            if i in own:
+                found[i] = {"sigma": sigma, **quality(generator, noisy, sigma, y[thinned].repeat(repeats))}
+                tick(1, "noise levels")
+    return in_order(generator.team.merged(found))
 
 
-def quality(generator: Generator, x: Tensor, sigma: float, y: Tensor) -> dict[str, float]:
-    probabilities = generator.predict_proba(x, sigma)
+def in_order(found: Mapping[int, T]) -> list[T]:
+    return [found[i] for i in sorted(found)]
+
+
+def opinions(generator: Generator, x: Examples, sigma: float | None = None) -> Tensor:
+    """p(y | x) of the guide, (B, K), images that are bytes becoming floats a batch at a time."""
+    level = generator.noise.sigma_min if sigma is None else sigma
+    parts = [generator.predict_proba(part, level) for part in x.split(generator.batch)]
+    return torch.cat(parts) if parts else torch.zeros(0, len(generator.classes))
+
+
+def shared_opinions(generator: Generator, x: Examples) -> Tensor:
+    """Of clean images; each process asks about some of them."""
+    jobs = range(0, len(x), generator.batch)
+    parts = [some(x, slice(start, start + generator.batch)) for start in jobs]
+    found = generator.team.each([partial(opinions, generator, part) for part in parts])
+    return torch.cat(found) if found else torch.zeros(0, len(generator.classes))
+
+
+def quality(generator: Generator, x: Examples, sigma: float, y: Tensor) -> dict[str, float]:
+    probabilities = opinions(generator, x, sigma)
     return {
         "accuracy": metrics.generation_accuracy(probabilities, y),
         "ece": metrics.expected_calibration_error(probabilities, y),

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256
 
@@ -37,6 +38,8 @@ def load(file: Path) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Ten
             network: Any = library.FeatureExtractorInceptionV3("inception", ["2048", "logits_unbiased"], str(clean))
     except Exception as error:  # a damaged or hostile file can fail anywhere in the reader
         raise SelfcalError(f"{file} holds no Inception weights of torch-fidelity ({type(error).__name__})") from None
+
+    network.to(usual_device())
 
     def both(x: Tensor) -> tuple[Tensor, Tensor]:
         colour = x.expand(-1, 3, -1, -1) if x.shape[1] == 1 else x

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from selfcal.core.files import file_sha256, write_bytes
 from selfcal.core.progress import bar
 from selfcal.data.dataset import Dataset
+from selfcal.data.pixels import some
 from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation.cache import forget, keep, kept, remembered
@@ -70,7 +71,7 @@ def fit(
     name: in the cache, where an unfinished training is kept every few seconds, and goes on with the same bits.
     """
     labelled = data.y != UNLABELED
-    x, y, steps = data.x[labelled], data.y[labelled], steps or STEPS
+    x, y, steps = some(data.x, labelled), data.y[labelled], steps or STEPS
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         for module in judge.modules():
@@ -83,7 +84,8 @@ def fit(
             for step in range(done, steps):
                 pick = torch.randint(len(x), (BATCH,))
                 optimiser.param_groups[0]["lr"] = 2e-3 * (1 - step / steps)
-                loss = F.cross_entropy(judge(x[pick] + 0.1 * torch.randn_like(x[pick])), y[pick])
+                images = x[pick]
+                loss = F.cross_entropy(judge(images + 0.1 * torch.randn_like(images)), y[pick])
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from selfcal.data.dataset import Dataset
+from selfcal.data.pixels import some
 from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import features as extractors
 from selfcal.evaluation.features import Features
-from selfcal.evaluation.guide import Subject, evenly
+from selfcal.evaluation.guide import Subject, evenly, shared_opinions
 from selfcal.evaluation.reference import Reference
 from selfcal.evaluation.sides import Frechet, Groups
 
@@ -59,15 +60,16 @@ def guides_classes(
     if measured is not None and measured.judge.knows_no_labels:  # as good, and computed already
         judge, real = measured.judge, measured.features[pick]
     else:
-        judge = extractors.without_true_labels(data, show_progress)
-        real = extractors.reference(judge, data, show_progress)
+        team = subject.generator.team
+        judge = extractors.without_true_labels(data, show_progress, team)
+        real = extractors.reference(judge, data, show_progress, team)
     return GuidesClasses(judge, {c: Frechet(real[data.y == c]) for c in known})
 
 
 def as_the_guide_labels(subject: Subject, pick: Tensor) -> Dataset:
     """Some of the training images with the labels that were given, and else the guide's."""
     data = subject.data
-    x, given = data.x[pick], subject.labels[pick]
-    y: Tensor = torch.where(given != UNLABELED, given, subject.generator.predict_proba(x).argmax(-1))
+    x, given = some(data.x, pick), subject.labels[pick]
+    y: Tensor = torch.where(given != UNLABELED, given, shared_opinions(subject.generator, x).argmax(-1))
     names = tuple(data.names[i] for i in pick.tolist())
-    return replace(data, x=x, y=y, names=names, x_test=data.x_test[:0], y_test=data.y_test[:0])
+    return replace(data, x=x, y=y, names=names, x_test=some(data.x_test, slice(0)), y_test=data.y_test[:0])

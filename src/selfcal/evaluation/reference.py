@@ -13,7 +13,8 @@ from torch import Tensor
 
 from selfcal import metrics
 from selfcal.core.progress import bar
-from selfcal.data.dataset import Dataset
+from selfcal.core.team import ALONE, Team
+from selfcal.data.dataset import Dataset, no_test
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.cache import remembered
 from selfcal.evaluation.features import Features, reference
@@ -37,26 +38,28 @@ Count = Callable[[int], None]
 class Side:
     """Real features and what follows from them alone: of all images, or of one class."""
 
-    def __init__(self, real: Tensor, count: Count = lambda pairs: None) -> None:
-        own = own_distances(real, count)
-        self.frechet = Frechet(real)
+    def __init__(self, real: Tensor, own: dict[str, Tensor] | None = None) -> None:
+        """own: what `own_side` found."""
+        own = own_side(real) if own is None else own
+        self.frechet = Frechet(real, own)
         self.kernel = Kernel(real, own["kernel"])
         self.near = Neighbourhoods(real, NEIGHBOURS, own["squared_radius"]) if "squared_radius" in own else None
 
 
-def own_distances(real: Tensor, count: Count = lambda pairs: None) -> dict[str, Tensor]:
-    """What takes pairs of real images: the kernel's mean, and the balls' radii; from the cache if they are many."""
+def own_side(real: Tensor, count: Count = lambda pairs: None) -> dict[str, Tensor]:
+    """All that follows from real images alone: their mean and factor, the kernel's mean over their pairs, the radii of
+    their balls; from the cache if they are many."""
 
     def make() -> dict[str, Tensor]:
-        mean = {"kernel": Kernel(real).within}
+        found = {**Frechet(real).known, "kernel": Kernel(real).within}
         if len(real) <= NEIGHBOURS:
-            return mean
-        return mean | {"squared_radius": Balls(real, NEIGHBOURS, tick=count).squared_radius}
+            return found
+        return found | {"squared_radius": Balls(real, NEIGHBOURS, tick=count).squared_radius}
 
     if len(real) < LARGE:
         return make()
     content = hashlib.sha256(real.contiguous().numpy().data).hexdigest()
-    return remembered(f"pairs-{content[:32]}-{NEIGHBOURS}", make)
+    return remembered(f"side-{content[:32]}-{NEIGHBOURS}", make)
 
 
 @contextmanager
@@ -84,7 +87,8 @@ def class_references(data: Dataset) -> tuple[str | None, Dataset]:
         return "train", data
     if data.classes and len(data.x_test):
         names = tuple(map(str, range(len(data.x_test))))
-        test = replace(data, x=data.x_test, y=data.y_test, names=names, x_test=data.x_test[:0], y_test=data.y_test[:0])
+        none, no_labels = no_test(data.x_test)
+        test = replace(data, x=data.x_test, y=data.y_test, names=names, x_test=none, y_test=no_labels)
         if test.fewest_per_class >= LEAST:
             return "test", test
     return None, data
@@ -93,18 +97,19 @@ def class_references(data: Dataset) -> tuple[str | None, Dataset]:
 class Reference:
     """The real images, all together and by class, against which sets of samples are measured."""
 
-    def __init__(self, data: Dataset, judge: Features, show_progress: bool = False) -> None:
+    def __init__(self, data: Dataset, judge: Features, show_progress: bool = False, team: Team = ALONE) -> None:
         self.judge, self.show_progress, self.classes = judge, show_progress, data.classes
-        self.features = real = reference(judge, data, show_progress)
+        self.features = real = reference(judge, data, show_progress, team)
         self.class_split, known = class_references(data)
         self.per_class = known.fewest_per_class
-        of_known = real if known is data else reference(judge, known, show_progress)
+        of_known = real if known is data else reference(judge, known, show_progress, team)
         classes = range(len(data.classes)) if self.class_split else range(0)
         by_class = [of_known[known.y == c] for c in classes]
         pairs = sum(pairs_of(len(part)) for part in (real, *by_class))
         with percents(f"distances in {data.name}", pairs, show_progress and len(real) > LARGE) as count:
-            self.whole = Side(real, count)
-            self.of_class = {c: Side(part, count) for c, part in zip(classes, by_class, strict=True)}
+            own = team.from_main(lambda: [own_side(part, count) for part in (real, *by_class)])
+            self.whole, *of_class = (Side(part, o) for part, o in zip((real, *by_class), own, strict=True))
+            self.of_class = dict(zip(classes, of_class, strict=True))
         self.kid_pairs = f"subsets of {SUBSET}" if is_for_subsets(real) else "all"
 
     def intra_fid(self, samples: Samples) -> float | None:

@@ -7,6 +7,7 @@ share is summed once; leaving one out subtracts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -56,8 +57,12 @@ def without_each(sums: Tensor) -> Tensor:
 class Frechet:
     """‖μ − m‖² + Tr Σ + Tr S − 2 Tr √(Σ S); with Σ = L Lᵀ the last is the sum of roots of Lᵀ S L's eigenvalues."""
 
-    def __init__(self, real: Tensor) -> None:
+    def __init__(self, real: Tensor, known: Mapping[str, Tensor] | None = None) -> None:
+        """known: what `known` of another one returned for the same images."""
         check_features(real=real)
+        if known is not None:
+            self.mean, self.factor, self.trace = (known[name] for name in ("mean", "factor", "trace"))
+            return
         self.mean = sum((part.double().sum(0) for part in real.split(PART)), real.new_zeros((), dtype=torch.float64))
         self.mean /= len(real)
         if len(real) <= real.shape[1]:  # the images themselves are such an L, and a smaller one
@@ -72,6 +77,10 @@ class Frechet:
         self.trace = covariance.trace()
         values, vectors = torch.linalg.eigh(covariance)
         self.factor = vectors * values.clamp(min=0).sqrt()
+
+    @property
+    def known(self) -> dict[str, Tensor]:
+        return {"mean": self.mean, "factor": self.factor, "trace": self.trace}
 
     def __call__(self, fake: Tensor, groups: Groups) -> Tensor:
         check_features(fake=fake)

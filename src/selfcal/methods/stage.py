@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,11 @@ class Context:
     def noise(self) -> Noise:
         return Noise(self.settings.noise.sigma_min, self.settings.noise.sigma_max)
 
+    def training_noise(self, role: str) -> Noise:
+        """As the network of this role meets it in training."""
+        net: NetworkSettings = getattr(self.settings, role)
+        return replace(self.noise, centre=net.sigma_centre, spread=net.sigma_spread)
+
     @classmethod
     def typical(cls) -> Context:
         """Default settings and few labels: enough to describe a row."""
@@ -42,6 +47,7 @@ class Weighted:
     weight: float
     term: Term
     sees: Sees
+    twice: bool = False  # the term differentiates a gradient, which torch.compile does not
     score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
 
 
@@ -59,7 +65,11 @@ class Objective:
     terms: Mapping[str, Weighted]
     read: Callable[[Any, Noisy], Any]
 
-    def __call__(self, network: nn.Module, batch: Noisy) -> Losses:
+    @property
+    def differentiates_twice(self) -> bool:
+        return any(t.twice for t in self.terms.values())
+
+    def __call__(self, network: Callable[..., Tensor], batch: Noisy) -> Losses:
         """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log."""
         views, losses = self.read(network, batch).views({name: t.sees for name, t in self.terms.items()}), Losses()
         for name, t in self.terms.items():

@@ -53,7 +53,7 @@ NO_GRIDS: Grids = {"paper": (0.0,), "wide": (0.0,)}  # nothing to scale
 
 def dsm(c: Context, sees: Sees = ALL, role: str = "score") -> dict[str, Weighted]:
     term = denoising(form_of(getattr(c.settings, role), c.settings).weight)
-    return {"dsm": Weighted(1.0, term, sees, lambda estimate: estimate.score)}
+    return {"dsm": Weighted(1.0, term, sees, score=lambda estimate: estimate.score)}
 
 
 def ce(c: Context) -> dict[str, Weighted]:
@@ -66,13 +66,13 @@ def ce_smoothed(c: Context) -> dict[str, Weighted]:
 
 def ce_jr(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    return ce(c) | {"jr": Weighted(t.jr_weight, jacobian(t.jr_projections), LABELLED)}
+    return ce(c) | {"jr": Weighted(t.jr_weight, jacobian(t.jr_projections), LABELLED, twice=True)}
 
 
 def ce_dlsm(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
     term = likelihood_matching(c.networks["score"], t.dlsm_sigma_power, t.dlsm_per_dimension)
-    return ce(c) | {"dlsm": Weighted(t.dlsm_weight, term, LABELLED)}
+    return ce(c) | {"dlsm": Weighted(t.dlsm_weight, term, LABELLED, twice=True)}
 
 
 def ce_jem(c: Context) -> dict[str, Weighted]:
@@ -91,7 +91,8 @@ def ce_robust(c: Context) -> dict[str, Weighted]:
 
 def sc(c: Context, sees: Sees) -> dict[str, Weighted]:
     t = c.settings.terms
-    return {"sc": Weighted(t.sc_weight, self_calibration(t.sc_per_dimension), sees, lambda r: r.inner_score)}
+    term = self_calibration(t.sc_per_dimension)
+    return {"sc": Weighted(t.sc_weight, term, sees, twice=True, score=lambda r: r.inner_score)}
 
 
 def ce_sc_labeled(c: Context) -> dict[str, Weighted]:

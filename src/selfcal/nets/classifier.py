@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from selfcal.diffusion.scores import like
 from selfcal.nets.blocks import norm
+from selfcal.nets.layers import in_full
 from selfcal.nets.ncsnpp import Encoder
 from selfcal.nets.second_derivatives import silu
 
@@ -46,7 +47,8 @@ class PooledHead(nn.Module):
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         _, h, _ = self.encoder(x, sigma)
-        return self.leave(silu(self.norm(h)).mean((2, 3)))
+        with in_full(h):
+            return self.leave(silu(self.norm(h)).mean((2, 3)))
 
 
 class EnergyHead(nn.Module):
@@ -69,9 +71,10 @@ class EnergyHead(nn.Module):
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         features, inner, condition = self.encoder(x, sigma)
-        sums = [silu(h).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
-        energy = self.leave(torch.cat(sums, 1) * self.gain(condition).exp())
-        return energy - 0.5 * x.square().flatten(1).sum(1, keepdim=True)
+        with in_full(inner):
+            sums = [silu(h.float()).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
+            energy = self.leave(torch.cat(sums, 1) * self.gain(condition.float()).exp())
+            return energy - 0.5 * x.square().flatten(1).sum(1, keepdim=True)
 
 
 HEADS: dict[str, Callable[[Any, int], nn.Module]] = {"energy": EnergyHead, "pooled": PooledHead}

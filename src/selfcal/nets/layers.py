@@ -6,6 +6,11 @@ import torch
 from torch import Tensor, nn
 
 
+def in_full(x: Tensor) -> torch.autocast:
+    """Meanwhile nothing is computed in half precision, whoever asked for it around."""
+    return torch.autocast(x.device.type, enabled=False)
+
+
 class FourierFeatures(nn.Module):
     """sin and cos of ln σ at fixed random frequencies: (B,) -> (B, 2·count)."""
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfcal.nets.layers import FourierFeatures
+from selfcal.nets.layers import FourierFeatures, in_full
 
 
 class MLP(nn.Module):
@@ -48,14 +48,15 @@ class MLP(nn.Module):
             assert y is not None, "a class-conditional network needs y"
             condition = condition + self.label(y + 1)
         scales, shifts = self.film(condition).chunk(2, dim=-1)
-        h = self.enter(x.flatten(1))
+        h = self.enter(x.flatten(1)).float()
         blocks = len(self.first)
         for first, second, scale, shift in zip(
             self.first, self.second, scales.chunk(blocks, -1), shifts.chunk(blocks, -1), strict=True
         ):
             inner = F.silu(first(F.silu(torch.addcmul(shift, h, 1 + scale))))
             h = h + second(F.dropout(inner, self.dropout, self.training))
-        return self.leave(F.silu(h))
+        with in_full(h):  # what leaves may be logits, and is few numbers
+            return self.leave(F.silu(h))
 
 
 def size(shape: Sequence[int]) -> int:

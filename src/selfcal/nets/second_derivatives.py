@@ -29,6 +29,9 @@ class GroupNorm(nn.GroupNorm):
     """nn.GroupNorm, quick to differentiate twice."""
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.float()  # means over many pixels, whatever made them
+        if torch.compiler.is_compiling():
+            return super().forward(x)
         normalised: Tensor = _Norm.apply(
             x.contiguous(), _passing(self.weight), _passing(self.bias), self.num_groups, self.eps
         )
@@ -39,12 +42,19 @@ def convolve(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int = 1, padding: int = 0, groups: int = 1
 ) -> Tensor:
     """F.conv2d, quick to differentiate twice."""
+    if torch.compiler.is_compiling():  # what is compiled is differentiated once
+        return F.conv2d(x, weight, bias, stride, padding, 1, groups)
+    if torch.is_autocast_enabled(x.device.type):  # torch would cast within, and derivatives would not know of it
+        kind = torch.get_autocast_dtype(x.device.type)
+        x, weight, bias = x.to(kind), weight.to(kind), None if bias is None else bias.to(kind)
     out: Tensor = _Conv.apply(x, _passing(weight), _passing(bias), (stride, padding, groups))
     return out
 
 
 def silu(x: Tensor) -> Tensor:
     """x · sigmoid(x), quick to differentiate twice."""
+    if torch.compiler.is_compiling():
+        return F.silu(x)
     out: Tensor = _Silu.apply(x)
     return out
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +25,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256, read_json, reason, sync, write_in_place
 
 GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
-MANIFEST = "manifest.json"
+MANIFEST, OPTIMIZER = "manifest.json", "optimizer.safetensors"
 Saved = tuple[int, dict[str, dict[str, Tensor]], dict[str, Any]]
 """(step, tensors by group, what state.json says)."""
 
@@ -57,14 +58,16 @@ def save(folder: Path, step: int, state: Mapping[str, Mapping[str, Tensor]], abo
     return _put(folder, step, files)
 
 
-def copy(source: Path, folder: Path, step: int) -> Path:
-    """Another run's checkpoint, once it is known to be good."""
+def share(source: Path, folder: Path, step: int) -> Path:
+    """A finished network of another run, once it is known to be good: its files under a second name, not a copy of
+    them, where the disk allows it. The optimiser, twice as large as the network, stays behind."""
     verify(source)
-    names = [p.name for p in _files(source) if p.name != MANIFEST]
-    return _put(folder, step, {name: (source / name).read_bytes() for name in names})
+    taken = {p.name: p for p in _files(source) if p.name not in (MANIFEST, OPTIMIZER)}
+    return _put(folder, step, {OPTIMIZER: packed({}), **taken})
 
 
-def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
+def _put(folder: Path, step: int, files: Mapping[str, bytes | Path]) -> Path:
+    """Files by name: their content, or where they are already."""
     final, beside = path_of(folder, step), folder / f".writing-{step:08d}"
     for missing in reversed([p for p in (folder, *folder.parents) if not p.exists()]):
         missing.mkdir(exist_ok=True)
@@ -73,8 +76,14 @@ def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()
         for name, content in files.items():
-            write_in_place(beside / name, content)
-        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+            if isinstance(content, Path):
+                _link(content, beside / name)
+            else:
+                write_in_place(beside / name, content)
+        hashes = {
+            name: file_sha256(content) if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
+            for name, content in files.items()
+        }
         write_in_place(beside / MANIFEST, _manifest(hashes))  # of what was meant, not of what came to lie there
         sync(beside)
         if final.exists():
@@ -85,6 +94,14 @@ def _put(folder: Path, step: int, files: Mapping[str, bytes]) -> Path:
         shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the room
         raise
     return final
+
+
+def _link(file: Path, to: Path) -> None:
+    """No file of a checkpoint is ever written to again, so that two names of it are as good as two files."""
+    try:
+        os.link(file, to)
+    except OSError:  # another disk, or one that knows no links
+        write_in_place(to, file.read_bytes())
 
 
 def packed(tensors: Mapping[str, Tensor]) -> bytes:

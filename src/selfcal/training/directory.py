@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced, write_json
 from selfcal.core.settings import Settings
@@ -84,7 +85,7 @@ class RunDirectory:
 
     @property
     def device(self) -> torch.device:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return usual_device()
 
     def checkpoints(self, stage: str) -> Path:
         return checkpoints.folder_of(self.path, stage)

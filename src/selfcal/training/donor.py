@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
@@ -28,7 +29,7 @@ class Donor:
     def take_over(self, folder: Path) -> None:
         """As the score network of a new run, which then stands on its own."""
         if not checkpoints.steps_saved(folder):
-            with surfaced(f"cannot copy the score model to {folder}"):
+            with surfaced(f"cannot put the score model into {folder}"):
                 self.write(folder)
 
 
@@ -46,7 +47,7 @@ def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     stages = {stage.name for stage in wanted.method.stages(wanted.settings)}
     if "score" not in stages & {stage.name for stage in donor.stages}:
         raise SelfcalError(f"{where}: {donor.method.name} and {wanted.method.name} do not share a score model")
-    if donor.config["data"]["sha256"] != wanted.data.sha256:
+    if donor.config["data"]["sha256"] != wanted.data.sha256 and not torch.equal(donor.data.x, wanted.data.x):
         raise SelfcalError(f"{where} was trained on other data ({donor.config['data']['name']})")
     theirs, ours = donor.settings, wanted.settings
     unlike = differences(theirs.score.model_dump(), ours.score.model_dump(), "score")
@@ -56,7 +57,7 @@ def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     step, _, sha256 = checkpoints.load_average(folder)
     if step < theirs.score.steps:
         raise SelfcalError(f"{where}: its score model is at step {step} of {theirs.score.steps}")
-    return Donor(sha256, lambda to: checkpoints.copy(checkpoints.path_of(folder, step), to, step))
+    return Donor(sha256, lambda to: checkpoints.share(checkpoints.path_of(folder, step), to, step))
 
 
 def from_weights(weights: Mapping[str, Tensor], network: Callable[..., object] | None = None) -> Donor:

@@ -17,6 +17,8 @@ from torch import Tensor
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
 from selfcal.data.dataset import Dataset
+from selfcal.data.pixels import Examples as Pile
+from selfcal.data.pixels import some
 from selfcal.diffusion.scores import UNLABELED
 
 FILE = "examples.json"
@@ -81,7 +83,7 @@ class Change:
             return None
         y, labels = (positions(part, self.classes) for part in (self.known.truth, self.known.labels))
         data = self.in_classes_of_the_run()
-        data = replace(data, x=data.x[picked], y=y, names=tuple(self.known.names))
+        data = replace(data, x=some(data.x, picked), y=y, names=tuple(self.known.names))
         return (data, labels) if data.sha256 == self.config["data"]["sha256"] else None
 
     def as_it_is(self) -> tuple[Dataset, Tensor]:
@@ -132,7 +134,7 @@ def positions(names: Sequence[str], classes: Sequence[str]) -> Tensor:
     return torch.tensor([index.get(name, UNLABELED) for name in names], dtype=torch.long)
 
 
-def hashes_of(x: Tensor) -> list[str]:
+def hashes_of(x: Pile) -> list[str]:
     return [hashlib.sha256(one.contiguous().numpy().tobytes()).hexdigest()[:DIGITS] for one in x]
 
 

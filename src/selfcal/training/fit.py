@@ -12,7 +12,6 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
 from selfcal.core.progress import wanted as shown
 from selfcal.data.memory import in_memory, keep
@@ -26,6 +25,7 @@ from selfcal.training.longer import in_words as longer_in_words
 from selfcal.training.longer import lengthened, longer
 from selfcal.training.pace import Pace, corrected, paced
 from selfcal.training.pace import in_words as pace_in_words
+from selfcal.training.plan import check_shares
 from selfcal.training.processes import wait_for_everyone
 from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
@@ -116,17 +116,6 @@ def both(first: OnStep | None, second: OnStep) -> OnStep:
         second(network, step, values)
 
     return told
-
-
-def check_shares(wanted: Prepared, world: int) -> None:
-    """Equal shares of labelled and unlabelled examples: only then is the mean of means the mean."""
-    for stage in wanted.method.stages(wanted.settings) if world > 1 else ():
-        batch = stage.settings(wanted.settings).batch
-        if batch % (2 * world):
-            raise SelfcalError(
-                f"{stage.role}.batch = {batch} cannot be shared evenly by {world} processes; "
-                f"choose a multiple of {2 * world}"
-            )
 
 
 def train_stages(

@@ -22,6 +22,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import NetworkSettings
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
+from selfcal.nets.precision import in_precision
 from selfcal.training.learning_rate import learning_rate
 from selfcal.training.processes import reduced
 
@@ -41,7 +42,7 @@ class Step:
         return dict(zip([*self.losses, "grad_norm"], values, strict=True))
 
 
-LossesOf = Callable[[nn.Module, Noisy], Mapping[str, tuple[float, Tensor]]]
+LossesOf = Callable[[Callable[..., Tensor], Noisy], Mapping[str, tuple[float, Tensor]]]
 """What is minimised: a network and a batch -> by name (weight, loss)."""
 
 
@@ -66,12 +67,15 @@ def ramped_average(decay: float) -> Callable:
 class Learner:
     """A network with its optimiser, its average and its terms' memories: all the state that training changes."""
 
-    def __init__(self, network: nn.Module, settings: NetworkSettings, accelerator: Accelerator) -> None:
+    def __init__(
+        self, network: nn.Module, settings: NetworkSettings, accelerator: Accelerator, precision: str = "fp32"
+    ) -> None:
         self.settings = settings
         self.accelerator = accelerator
         self.lr_factor = 1.0  # lowered after a rollback
         self.memories: dict[str, Remembers] = {}
         self.network = network.to(accelerator.device)
+        self.seen = in_precision(self.network, precision)  # the network as its terms see it
         self.average = AveragedModel(self.network, multi_avg_fn=ramped_average(settings.ema))
         fused = accelerator.device.type in ("cpu", "cuda")
         self.optimiser = torch.optim.Adam(
@@ -88,13 +92,13 @@ class Learner:
         """One step on a whole batch, of which each process takes its share."""
         accelerator, parameters = self.accelerator, [p for p in self.network.parameters() if p.requires_grad]
         batch = share(batch, accelerator.process_index, accelerator.num_processes)
-        batch = Noisy(*(getattr(batch, f.name).to(accelerator.device) for f in fields(batch)))
+        batch = Noisy(*(getattr(batch, f.name).to(accelerator.device, non_blocking=True) for f in fields(batch)))
         lr = self.lr_factor * learning_rate(self.settings, self.step)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
 
         self.network.train()
-        losses = losses_of(self.network, batch)
+        losses = losses_of(self.seen, batch)
         self.optimiser.zero_grad(set_to_none=True)
         accelerator.backward(torch.stack([weight * loss for weight, loss in losses.values()]).sum())
         values = {name: loss.detach() for name, (_, loss) in losses.items()}

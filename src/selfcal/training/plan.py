@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,15 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from selfcal.core.errors import look_up
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import NetworkSettings
 from selfcal.data.dataset import Dataset
 from selfcal.data.pool import Pool
 from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.methods.stage import Context, Stage
+from selfcal.training import processes
+from selfcal.training.processes import reduced
 from selfcal.training.request import Prepared
 from selfcal.training.stage import Batches, new_learner
 
@@ -59,7 +61,7 @@ class StagePlan:
     steps: int
     batch: int
     flops: float  # of one step
-    memory: float  # bytes: weights and all that goes with them, and what a step keeps for its gradient
+    memory: float  # bytes of one process: weights and all that goes with them, and what a step keeps for its gradient
     seconds: float  # of one step, on this machine
     timed_batch: int
 
@@ -73,15 +75,30 @@ class Plan:
     stages: tuple[StagePlan, ...]
     sampler: str
     evaluations: int  # of the guided score, to sample one batch
+    processes: int = 1  # that share every batch
 
 
 def plan(wanted: Prepared) -> Plan:
     """What `fit` of the same request would take."""
-    found = trials(wanted, Accelerator())
+    accelerator = processes.accelerator()
+    check_shares(wanted, accelerator.num_processes)
+    found = trials(wanted, accelerator)
     stages = [plan_stage(trial, stage.settings(wanted.settings)) for stage, trial in found]
     sampling = wanted.settings.sampling
     walk = look_up("sampler", sampling.sampler, SAMPLERS)
-    return Plan(tuple(stages), sampling.sampler, walk.evaluations(sampling.steps or walk.steps))
+    evaluations = walk.evaluations(sampling.steps or walk.steps)
+    return Plan(tuple(stages), sampling.sampler, evaluations, accelerator.num_processes)
+
+
+def check_shares(wanted: Prepared, world: int) -> None:
+    """Equal shares of labelled and unlabelled examples: only then is the mean of means the mean."""
+    for stage in wanted.method.stages(wanted.settings) if world > 1 else ():
+        batch = stage.settings(wanted.settings).batch
+        if batch % (2 * world):
+            raise SelfcalError(
+                f"{stage.role}.batch = {batch} cannot be shared evenly by {world} processes; "
+                f"choose a multiple of {2 * world}"
+            )
 
 
 def trials(wanted: Prepared, accelerator: Accelerator) -> Iterator[tuple[Stage, Trial]]:
@@ -113,13 +130,16 @@ class Trial:
 
 def plan_stage(trial: Trial, wanted: NetworkSettings) -> StagePlan:
     flops, activations = work_and_memory(trial)
-    network = trial.learner.network
+    network, accelerator = trial.learner.network, trial.learner.accelerator
+    world, batch = accelerator.num_processes, TRIAL * accelerator.num_processes
     weights = sum(p.untyped_storage().nbytes() for p in network.parameters())
-    seconds, batch = timed(trial.step, TRIAL), TRIAL
-    room = max(1.0, (0.5 * free_memory(trial.learner.accelerator.device) - COPIES * weights) / max(activations, 1))
-    larger = int(min(wanted.batch, room, TRIAL * PATIENCE / seconds))
-    if larger > TRIAL:
-        seconds, batch = timed(trial.step, larger), larger
+    seconds = timed(trial, batch)
+    free = of_all(free_memory(accelerator.device), accelerator)
+    room = world * max(1.0, (0.5 * free - COPIES * weights) / max(activations, 1))
+    larger = int(min(wanted.batch, room, batch * PATIENCE / seconds))
+    larger -= larger % (2 * world) if world > 1 else 0  # equal shares
+    if larger > batch:
+        seconds, batch = timed(trial, larger), larger
     return StagePlan(
         name=trial.stage.name,
         network=wanted.network,
@@ -127,7 +147,7 @@ def plan_stage(trial: Trial, wanted: NetworkSettings) -> StagePlan:
         steps=wanted.steps,
         batch=wanted.batch,
         flops=flops * wanted.batch,
-        memory=COPIES * weights + activations * wanted.batch,
+        memory=COPIES * weights + activations * wanted.batch / world,
         seconds=seconds / batch * wanted.batch,
         timed_batch=batch,
     )
@@ -143,21 +163,27 @@ def work_and_memory(trial: Trial) -> tuple[float, float]:
         return tensor
 
     with Flops() as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        trial.step(TRIAL)
+        trial.step(TRIAL * trial.learner.accelerator.num_processes)  # of which this process takes its share
     own = {p.untyped_storage().data_ptr() for p in trial.learner.network.parameters()}
     return counter.total / TRIAL, sum(size for place, size in sizes.items() if place not in own) / TRIAL
 
 
-def timed(step: Callable[[int], Any], batch: int) -> float:
-    """The quickest of three steps, or of fewer if they are slow."""
-    best, began = float("inf"), time.perf_counter()
+def timed(trial: Trial, batch: int) -> float:
+    """The quickest of three steps, or of fewer if they are slow; the same in all processes."""
+    best, spent = float("inf"), 0.0
     for _ in range(3):
         start = time.perf_counter()
-        step(batch)
-        best = min(best, time.perf_counter() - start)
-        if time.perf_counter() - began > PATIENCE:
+        trial.step(batch)
+        took = of_all(time.perf_counter() - start, trial.learner.accelerator)
+        best, spent = min(best, took), spent + took
+        if spent > PATIENCE:
             break
     return best
+
+
+def of_all(value: float, accelerator: Accelerator) -> float:
+    """The mean over the processes, which must all decide alike."""
+    return float(reduced(accelerator, torch.tensor(value, device=accelerator.device), "mean"))
 
 
 def free_memory(device: torch.device) -> float:

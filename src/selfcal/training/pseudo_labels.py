@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from selfcal.data.dataset import Dataset
+from selfcal.data.pixels import some
 from selfcal.data.pool import Pool
 from selfcal.diffusion.scores import UNLABELED, Logits
 
@@ -25,7 +26,7 @@ def complete(
     probabilities = torch.cat(
         [
             classifier(x.to(device), torch.full((len(x),), sigma_min, device=device)).softmax(-1).cpu()
-            for x in data.x[unlabelled].split(BATCH)
+            for x in some(data.x, unlabelled).split(BATCH)
         ]
     )
     confidence, guess = probabilities.max(-1)

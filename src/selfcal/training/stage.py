@@ -8,17 +8,20 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import nn
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
 from selfcal.core.progress import bar, say
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
+from selfcal.data.pixels import Examples
 from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.stage import Context, Objective, Stage
+from selfcal.nets.precision import compiled, set_products
 from selfcal.training import checkpoints
+from selfcal.training.ahead import Ahead
 from selfcal.training.beginning import freeze_encoder, start_from_score
 from selfcal.training.directory import RunDirectory
 from selfcal.training.journal import DIVERGED, ROLLED_BACK
@@ -54,14 +57,16 @@ class Diverged(Exception):
 class Batches:
     """Where a stage's batches come from: the examples, and the labels it may see."""
 
-    x: Tensor
+    x: Examples
     pool: Pool
 
     def draw(self, stage: Stage, context: Context, size: int, rng: torch.Generator) -> Noisy:
         """A noisy batch as the stage wants it, from this random state alone."""
         pick = stage.draw(self.pool, size, rng)
-        x0 = mirrored_at_random(self.x[pick], rng) if context.settings.data.flips else self.x[pick]
-        return context.noise.perturb(x0, self.pool.y[pick], rng)
+        x0 = self.x[pick]
+        if context.settings.data.flips:
+            x0 = mirrored_at_random(x0, rng)
+        return context.training_noise(stage.role).perturb(x0, self.pool.y[pick], rng)
 
 
 class StageTraining:
@@ -126,6 +131,9 @@ class StageTraining:
         self.learner = new_learner(stage, settings, run.shape, len(run.classes), self.seed, self.accelerator)
         self.objective = stage.objective(self.context)
         self.learner.memories = self.objective.memories
+        set_products(settings.run.precision)
+        if settings.run.compile and not self.objective.differentiates_twice:
+            compiled(self.learner.network)
         saved = checkpoints.load_newest(self.folder)
         if saved is not None:
             self.learner.restore(saved[0], saved[1])
@@ -233,14 +241,25 @@ def steps_of(
     Every step seeds torch anew, so a caller who cares for its own random state forks it.
     """
 
-    def batch_at(step: int) -> Noisy:
+    def draw(step: int) -> tuple[Noisy, int]:
         rng = random_state(seed, stage.name, step)
         batch = batches.draw(stage, context, learner.settings.batch, rng)
+        return batch, int(torch.randint(2**31, (1,), generator=rng))
+
+    drawn = Ahead(draw, learner.settings.steps) if wants_ahead(learner.accelerator.device) else draw
+
+    def batch_at(step: int) -> Noisy:
+        batch, own = drawn(step)
         # Dropout, projections and chains draw from torch's global state: a stream of its own for each process.
-        torch.manual_seed(int(torch.randint(2**31, (1,), generator=rng)) + learner.accelerator.process_index)
+        torch.manual_seed(own + learner.accelerator.process_index)
         return batch
 
     return learner.run(batch_at, objective)
+
+
+def wants_ahead(device: torch.device) -> bool:
+    """A CPU that trains has no time to draw meanwhile."""
+    return device.type == "cuda"
 
 
 def finite_losses(network: str, step: Step) -> dict[str, float]:
@@ -266,7 +285,7 @@ def new_learner(
         network = stage.build(settings, shape, classes)
     if stage.role == "classifier" and stage.settings(settings).start == "score-frozen":
         freeze_encoder(network)
-    return Learner(network, stage.settings(settings), accelerator)
+    return Learner(network, stage.settings(settings), accelerator, settings.run.precision)
 
 
 def rollbacks_in(about: Mapping[str, Any], folder: object) -> list[int]:

@@ -38,7 +38,7 @@ def copies(samples: Samples, data: Dataset, labels: Tensor) -> Copies:
     """In pixels (points: in their own units): copies are near there, too."""
     shown, hidden = ((labels != UNLABELED).nonzero()[:, 0], (labels == UNLABELED).nonzero()[:, 0])
     labelled, fake = data.x[shown].flatten(1), samples.x.flatten(1)
-    others = evenly(torch.cat([data.x[hidden], data.x_test]), MOST).flatten(1)
+    others = torch.cat([data.x[evenly(hidden, MOST)], evenly(data.x_test, MOST)]).flatten(1)
     distance, nearest = torch.cdist(fake, labelled).min(1)
     share = ratio = None
     if len(others) >= FEWEST:

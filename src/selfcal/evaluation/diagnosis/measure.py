@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.progress import say
+from selfcal.data.pixels import Examples, some
 from selfcal.diffusion.generator import Sampling, spread
 from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
@@ -190,7 +191,7 @@ def smallest_good(curve: Sequence[Mapping[str, Any]]) -> float | None:
     return float(next(row["scale"] for row in curve if row["label_free_fid"] <= FLAT * min(distances)))
 
 
-def beside(samples: Samples, nearest: Tensor, x: Tensor) -> dict[str, np.ndarray]:
+def beside(samples: Samples, nearest: Tensor, x: Examples) -> dict[str, np.ndarray]:
     """Samples, one of each class first, and each one's nearest labelled image: (2, SHOWN, *)."""
     if x.ndim != 4:
         return {}
@@ -202,4 +203,6 @@ def beside(samples: Samples, nearest: Tensor, x: Tensor) -> dict[str, np.ndarray
 def without_held_out(subject: Subject) -> Subject:
     """As if nobody knew any class but those that the method was shown."""
     data = subject.data
-    return replace(subject, data=replace(data, y=subject.labels, x_test=data.x_test[:0], y_test=data.y_test[:0]))
+    return replace(
+        subject, data=replace(data, y=subject.labels, x_test=some(data.x_test, slice(0)), y_test=data.y_test[:0])
+    )

@@ -31,6 +31,8 @@ from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner
 from selfcal.training.request import Request, default_preset
 
+SHOWN = 10  # images of each class, at most
+
 
 def compare(
     data: str | Path,
@@ -118,7 +120,9 @@ def with_labels(data: Dataset, cells: Sequence[Cell], test_labels: str | Path | 
 
 
 def save_real_examples(out: Path, data: Dataset) -> None:
-    labelled = data.y >= 0
+    labelled = (data.y >= 0).nonzero()[:, 0]
+    if data.is_image and len(labelled):  # those that are shown, not all as floats
+        labelled = torch.cat([(data.y == c).nonzero()[:SHOWN, 0] for c in data.y[labelled].unique().tolist()])
     arrays = examples(data.x[labelled].numpy(), data.y[labelled].numpy())
     write_arrays(out / "data.npz", {"classes": np.array(data.classes), **arrays})
 
