@@ -25,7 +25,7 @@ from selfcal.app.labelling import Card, Labelling, rows
 from selfcal.core.files import write_json, write_text
 from selfcal.core.progress import bar
 from selfcal.data.label_files import as_table
-from selfcal.evaluation.guide import guide_by_sigma
+from selfcal.evaluation.guide import Subject, guide_by_sigma
 from selfcal.evaluation.opinion import opinions
 from selfcal.evaluation.suggestion import doubt
 
@@ -81,7 +81,7 @@ def labelled(run: selfcal.Run, places: Sequence[int], path: Path) -> Path:
 
 
 def quality(run: selfcal.Run) -> dict[str, float]:
-    table = guide_by_sigma(run._subject())
+    table = guide_by_sigma(Subject(run.generator, run.data, run.pool.y, {}))
     noisy = min(table, key=lambda row: abs(row["sigma"] - SIGMA))
     return {"labels": len(run.pool.labelled), "accuracy": table[0]["accuracy"], "noisy": noisy["accuracy"]}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ HERE = "http://127.0.0.1:7860"
 
 @pytest.fixture(scope="module")
 def served(guided, told, tmp_path_factory):
-    return application({"guided": guided, "told": told}, None, tmp_path_factory.mktemp("uploads"))
+    before = dict(os.environ)
+    yield application({"guided": guided, "told": told}, None, tmp_path_factory.mktemp("uploads"))
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from selfcal.app.runs import needed_guide
 from selfcal.core.errors import SelfcalError
 from selfcal.data.images import Unreadable, header, pixels
+from selfcal.data.pixels import PART, Examples
 from selfcal.diffusion.inputs import as_examples
 from selfcal.evaluation.opinion import opinions
 from selfcal.report.figures import OTHERS, panel, svg
@@ -80,7 +80,12 @@ def sentence(run: Run, x: Tensor) -> str:
     return f"{best[0]} ({best[1]:.0%})" + (f", then {rest}" if rest else "")
 
 
-def same_image(x: Tensor, pile: Tensor) -> int | None:
+def same_image(x: Tensor, pile: Examples) -> int | None:
     """Where in the pile (N, *) this very image (1, *) is, if it is: its pixels to less than a grey level."""
-    near = ((pile - x).abs().flatten(1).amax(1) <= 1.5 / 255).nonzero()[:, 0] if len(pile) else torch.zeros(0)
-    return int(near[0]) if len(near) else None
+    start = 0
+    for part in pile.split(PART):
+        near = ((part - x).abs().flatten(1).amax(1) <= 1.5 / 255).nonzero()[:, 0]
+        if len(near):
+            return start + int(near[0])
+        start += len(part)
+    return None

@@ -66,9 +66,7 @@ def evaluate(
     options: dict[str, Any] = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
     options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
-    report = the_run.evaluate(show_progress=True, **options)
-    if the_run.team.is_main:
-        print_report(the_run, report)
+    print_report(the_run, the_run.evaluate(show_progress=True, **options))
 
 
 def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | str:
@@ -84,6 +82,8 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
     from selfcal.core.files import write_text
     from selfcal.training.directory import divergence_in_words
 
+    if not run.team.is_main:
+        return
     if report["diverged"]:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return

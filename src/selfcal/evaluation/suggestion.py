@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.data.pixels import Examples
 from selfcal.diffusion.generator import Generator
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation.guide import draws_and_images
@@ -16,7 +17,7 @@ LEVELS, DRAWS = 4, 4
 SURE = 0.2  # what an image weighs of which the guide is sure, beside 1.2 of one without an opinion: it may be wrong
 
 
-def suggest(generator: Generator, x: Tensor, labels: Tensor, count: int, seed: int = 0) -> Tensor:
+def suggest(generator: Generator, x: Examples, labels: Tensor, count: int, seed: int = 0) -> Tensor:
     """Positions of `count` unlabelled images of x (N, *), the most telling first; see `most_telling`.
 
     labels (N,), UNLABELED where nobody knows. How an image looks is its pixels and the guide's opinion of it, in equal

@@ -47,8 +47,8 @@ class Weighted:
     weight: float
     term: Term
     sees: Sees
-    twice: bool = False  # the term differentiates a gradient, which torch.compile does not
     score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
+    twice: bool = False  # the term differentiates a gradient, which torch.compile does not
 
 
 Draw = Callable[[Pool, int, torch.Generator | None], Tensor]

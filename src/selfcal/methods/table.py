@@ -53,7 +53,7 @@ NO_GRIDS: Grids = {"paper": (0.0,), "wide": (0.0,)}  # nothing to scale
 
 def dsm(c: Context, sees: Sees = ALL, role: str = "score") -> dict[str, Weighted]:
     term = denoising(form_of(getattr(c.settings, role), c.settings).weight)
-    return {"dsm": Weighted(1.0, term, sees, score=lambda estimate: estimate.score)}
+    return {"dsm": Weighted(1.0, term, sees, lambda estimate: estimate.score)}
 
 
 def ce(c: Context) -> dict[str, Weighted]:
@@ -92,7 +92,7 @@ def ce_robust(c: Context) -> dict[str, Weighted]:
 def sc(c: Context, sees: Sees) -> dict[str, Weighted]:
     t = c.settings.terms
     term = self_calibration(t.sc_per_dimension)
-    return {"sc": Weighted(t.sc_weight, term, sees, twice=True, score=lambda r: r.inner_score)}
+    return {"sc": Weighted(t.sc_weight, term, sees, lambda r: r.inner_score, twice=True)}
 
 
 def ce_sc_labeled(c: Context) -> dict[str, Weighted]:

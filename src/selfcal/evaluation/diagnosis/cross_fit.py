@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from selfcal.core.progress import bar
 from selfcal.data.pool import Pool
+from selfcal.diffusion.generator import Generator
 from selfcal.diffusion.scores import UNLABELED
-from selfcal.evaluation.guide import Subject, levels, quality_by_sigma
+from selfcal.evaluation.guide import Subject, levels, opinions, quality_by_sigma
 from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
 from selfcal.training.beginning import start_from_score
@@ -59,10 +60,15 @@ def cross_fitted(
             labels = torch.where(out, torch.full_like(subject.labels, UNLABELED), subject.labels)
             guide, steps = short_guide(run, stage, subject, labels, steps, each)
             generator = replace(subject.generator, networks={**subject.generator.networks, "classifier": guide})
-            tables.append(quality_by_sigma(generator, subject.data.x[out], subject.labels[out]))
+            tables.append(on_images(generator, subject.data.x[out], subject.labels[out]))
             sizes.append(int(out.sum()))
             tick(1, f"{steps} steps each")
     return averaged(tables, sizes, levels(subject.generator)), steps
+
+
+def on_images(generator: Generator, x: Tensor, y: Tensor) -> list[dict[str, float]]:
+    """Accuracy and calibration on these images, clean and at growing noise."""
+    return quality_by_sigma(generator, x, y, opinions(generator, x))
 
 
 def averaged(tables: list[list[dict[str, float]]], sizes: list[int], sigmas: list[float]) -> list[dict[str, float]]:

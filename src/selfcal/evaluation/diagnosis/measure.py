@@ -16,7 +16,7 @@ from selfcal.diffusion.generator import Sampling, spread
 from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation.diagnosis.copies import copies
-from selfcal.evaluation.diagnosis.cross_fit import FEWEST_STEPS, cross_fitted
+from selfcal.evaluation.diagnosis.cross_fit import FEWEST_STEPS, cross_fitted, on_images
 from selfcal.evaluation.diagnosis.left_out import left_out
 from selfcal.evaluation.diagnosis.pull import pull_by_sigma
 from selfcal.evaluation.diagnosis.training_log import training_log
@@ -28,7 +28,6 @@ from selfcal.evaluation.guide import (
     guide_by_sigma,
     guide_split,
     learned_by_sigma,
-    quality_by_sigma,
 )
 from selfcal.evaluation.history import recommended
 from selfcal.evaluation.label_free import guides_classes
@@ -102,7 +101,7 @@ def knows(e: Examination) -> dict[str, Any]:
         return {"on": None, "images": 0, "left_out": False, "tells": False, "by_sigma": [], "labelled": []}
     x, _, split = guide_split(e.subject)
     shown = e.subject.labels != UNLABELED
-    own = quality_by_sigma(e.subject.generator, e.subject.data.x[shown], e.subject.labels[shown])
+    own = on_images(e.subject.generator, e.subject.data.x[shown], e.subject.labels[shown])
     if len(x) >= ENOUGH:
         words = "of the test split" if split == "test" else split
         table = guide_by_sigma(e.subject)
