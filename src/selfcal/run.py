@@ -21,9 +21,13 @@ from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Drawing, Samples
+from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
+from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed, of_diverged
+from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
 from selfcal.evaluation.history import added, recommended, weights_of
+from selfcal.evaluation.suggestion import suggest
 from selfcal.methods.stage import Method, Stage
 from selfcal.nets.precision import compiled, in_precision, set_products
 from selfcal.training import processes
@@ -50,9 +54,11 @@ NOTHING_MEASURED: dict[str, Any] = {
 class Run:
     """A trained run, ready to sample, predict and be evaluated.
 
-    run = selfcal.load("runs/digits")
-    run.sample(classes=3, count=16, scale=1.5)
-    run.predict(run.data.x_test[:5])
+    `train`, `adopt` and `load` return one:
+
+        run = selfcal.load("runs/digits")
+        run.sample(classes=3, count=16, scale=1.5)
+        run.predict(run.data.x_test[:5])
     """
 
     directory: RunDirectory
@@ -115,7 +121,7 @@ class Run:
 
         run.draw(count=50_000).save("many.npz")
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
         if isinstance(scale, str):
@@ -147,6 +153,16 @@ class Run:
     def predict(self, x: Any, sigma: float | None = None) -> list[str]:
         """The likeliest class of each input, by its name; inputs as `predict_proba` takes them."""
         return [self.classes[c] for c in self.predict_proba(x, sigma).argmax(-1).tolist()]
+
+    def suggest(self, count: int = 20, seed: int = 0) -> list[str]:
+        """Training images whose labels would tell the guide most, by name, the most telling first; evaluation/
+        suggestion.py says which these are."""
+        places = suggest(self.generator, self.data.x, self.pool.y, count, seed)
+        return [self.data.names[i] for i in places.tolist()]
+
+    def labels_seen(self) -> list[tuple[str, str]]:
+        """(name, class) of every training example whose label the run was shown."""
+        return [(self.data.names[i], self.classes[int(self.pool.y[i])]) for i in self.pool.labelled.tolist()]
 
     def history(self) -> History:
         """The lines of log.jsonl as a table."""
@@ -189,7 +205,7 @@ class Run:
         say which λ would be chosen without images of known class. alone: also each network as a generator by itself.
         keep: called with every reported set of samples. test_labels: a table of labels to judge by.
         """
-        self._check_begun(guide)
+        self.check_begun(guide)
         before = self.directory.metrics  # one that cannot be read is said now, not after the work
         report: dict[str, Any] = NOTHING_MEASURED | {"diverged": self.diverged}
         if not self.diverged:
@@ -202,6 +218,32 @@ class Run:
             self.directory.write("metrics.json", report)
         return report
 
+    def diagnose(
+        self,
+        minutes: float = DOCTORS_MINUTES,
+        seed: int = 0,
+        show_progress: bool | None = None,
+        held_out: bool = True,
+    ) -> Diagnosis:
+        """What is wrong with this run and what to do about it; writes RUN/doctor.json, of which `selfcal report RUN`
+        makes a page.
+
+            print(run.diagnose())
+
+        minutes: how long it may take, about. held_out: False judges as if no class were known but those that the
+        method was shown.
+        """
+        check_minutes(minutes)
+        self.check_begun()
+        _ = self.directory.metrics  # one that cannot be read is said now, not after the work
+        if self.diverged:
+            diagnosis = of_diverged(self.directory, self.diverged)
+        else:
+            subject = self._subject() if held_out else without_held_out(self._subject())
+            diagnosis = diagnosed(Examination(self.directory, subject, minutes, seed, wanted(show_progress)))
+        diagnosis.write(self.path)
+        return diagnosis
+
     def _subject(self, test_labels: str | Path | None = None) -> Subject:
         data = self.data if test_labels is None else judged_by(self.data, test_labels)
         about = {"method": self.method.name} | {key: self.config[key] for key in ("labels", "labelled", "seed")}
@@ -209,7 +251,7 @@ class Run:
             about["unfinished"] = self.unfinished
         return Subject(self.generator, data, self.pool.y, about)
 
-    def _check_begun(self, guide: str | None) -> None:
+    def check_begun(self, guide: str | None = None) -> None:
         """A run that was stopped early may lack a network that the guide needs."""
         needs = look_up("guide", guide or self.method.guide, GUIDES).needs
         begun = {stage.role for stage in self.stages if self.directory.step_of(stage)}

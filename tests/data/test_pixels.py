@@ -12,7 +12,7 @@ from PIL import Image
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import cache_folder
 from selfcal.data import images, pile
-from selfcal.data.pixels import Pixels, some
+from selfcal.data.pixels import Pixels, same_images, some
 from selfcal.data.sources import load_data
 
 BYTES = torch.arange(256, dtype=torch.uint8).repeat(3).view(12, 1, 8, 8)
@@ -132,3 +132,12 @@ def test_broken_files_are_left_out_or_refused_as_ever(folder):
         assert data.names == ("a/0.png", "b/2.png")
         assert "skipped, since they cannot be read: a/1.png" in data.notes[0]
         assert data.files.skipped == ("a/1.png",)
+
+
+def test_the_same_images_are_told_whether_bytes_or_floats():
+    stored = torch.randint(0, 256, (600, 1, 2, 2), dtype=torch.uint8)
+    other = stored.clone()
+    other[-1, 0, 1, 1] ^= 1
+    assert same_images(Pixels(stored), Pixels(stored).float())
+    assert not same_images(Pixels(stored), Pixels(other))
+    assert not same_images(Pixels(stored), Pixels(stored[:-1]))

@@ -201,3 +201,29 @@ def test_a_drawing_is_what_sampling_gives_and_never_held_whole(tmp_path):
             files = [[tmp_path / f"drawn-{name}"], [tmp_path / f"whole-{name}"]]
         assert [p.read_bytes() for p in files[0]] == [p.read_bytes() for p in files[1]]
         assert files[0]
+
+
+# --- who watches ------------------------------------------------------------------------------------------
+
+
+def test_who_watches_sees_the_denoised_estimates_and_changes_nothing():
+    """Of dpm++2m the last estimate is the sample; batches say where they begin."""
+    seen = []
+    how = Sampling(1.0, "classifier", "dpm++2m", 6)
+    made = EXACT.sample(Y, how, seed=3, watch=lambda start, x: seen.append((start, x)))
+    assert torch.equal(made.x, EXACT.sample(Y, how, seed=3).x)
+    assert [start for start, _ in seen] == [0] * 6 + [4] * 6
+    assert torch.allclose(torch.cat([seen[5][1], seen[11][1]]), made.x, atol=1e-5)
+    x, sigma = seen[0][1], EXACT.noise.karras(6)[0]
+    assert (x.norm(dim=1) < 6).all(), f"already at σ = {sigma:g} the estimate lies among the data"
+
+
+def test_who_watches_may_stop():
+    class Enough(Exception):
+        pass
+
+    def watch(start, x):
+        raise Enough
+
+    with pytest.raises(Enough):
+        EXACT.sample(Y, watch=watch)

@@ -38,8 +38,8 @@ def test_adopting_again_finds_it_finished(adopted, trained):
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("cg")])
 def test_every_classifier_guidance_method_adopts(trained, tmp_path, method):
-    small = {"classifier.width": 8, "terms.jem_steps": 2}
-    run = selfcal.adopt(trained, "digits", "4/class", method, tmp_path / "r", steps=2, settings=small)
+    small = {"classifier.batch": 8, "terms.jem_steps": 2}
+    run = selfcal.adopt(trained, "digits", "4/class", method, tmp_path / "r", steps=2, settings=small, guide_on="score")
     assert run.sample(count=2, steps=2).x.isfinite().all()
 
 
@@ -65,12 +65,15 @@ def test_an_adopted_model_is_taken_as_it_is(trained, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-def test_score_sde_checkpoints_are_adopted(tmp_path):
-    """Channels must fit; the network comes back from the run as it was."""
+def test_score_sde_checkpoints_are_adopted(tmp_path, monkeypatch):
+    """Channels must fit; the network comes back from the run as it was. Its weights are random, which is noticed."""
     with pytest.raises(SelfcalError, match="3 channels, digits has 1"):
         selfcal.adopt(TINY, "digits", "4/class", out=tmp_path / "r")
     colours = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
     np.savez(tmp_path / "c.npz", x=colours, y=np.arange(40) % 2)
+    with pytest.raises(SelfcalError, match="does not denoise as given: at σ"):
+        selfcal.adopt(TINY, tmp_path / "c.npz", "4/class", "cg", tmp_path / "r")
+    monkeypatch.setattr("selfcal.interop.adopt.check_as_it_is", lambda *given: "denoises as well as may be")
     run = selfcal.adopt(
         TINY, tmp_path / "c.npz", "4/class", "cg", tmp_path / "r", steps=2, settings=["classifier.width=8"]
     )
@@ -101,6 +104,13 @@ def test_adopt_as_typed_and_its_refusals(capsys, trained, tmp_path):
         assert code == 2
         assert message in " ".join(said.split())
         assert not (tmp_path / "no").exists()
+    for source, message in (
+        ("my_package:make_net", "A module of your own is adopted in Python"),
+        (trained / "unet" / "diffusion_pytorch_model.safetensors", f"give its folder: {trained / 'unet'}"),
+    ):
+        code, said = typed("adopt", source, "--data", "digits", "--out", tmp_path / "no")
+        assert code == 2
+        assert message in " ".join(said.split())
     shutil.copytree(trained, tmp_path / "big")
     rewrite(tmp_path / "big" / "unet" / "config.json", sample_size=16)
     code, said = typed("adopt", tmp_path / "big", "--data", "digits", "--out", tmp_path / "no")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from test_export import SEED, SEVERAL, without_selfcal
 
+import plain_ddpm
 import selfcal
-from plain_ddpm import BETAS, trained
 from selfcal.core.errors import SelfcalError
 from selfcal.interop.export import export
 from selfcal.nets.foreign_encoder import AdoptedEncoder
@@ -42,14 +43,12 @@ def test_its_features_are_the_networks_own(tmp_path):
 
 
 @pytest.mark.parametrize("guide_on", ["score", "score-frozen"])
-def test_a_guide_on_the_score_trains_resumes_and_is_exported(trained_unet, tmp_path, guide_on):
+def test_a_guide_on_the_score_trains_resumes_and_is_exported(trained, tmp_path, guide_on):
     """Its second derivatives exist (self-calibration), frozen features stay, and the export makes the same images."""
 
     def adopt():
         out = tmp_path / "r"
-        return selfcal.adopt(
-            trained_unet, "digits", "4/class", "cg-sc-all", out, steps=4, settings=FEW, guide_on=guide_on
-        )
+        return selfcal.adopt(trained, "digits", "4/class", "cg-sc-all", out, steps=4, settings=FEW, guide_on=guide_on)
 
     run = adopt()
     classifier, score = run.networks["classifier"], run.networks["score"]
@@ -64,15 +63,10 @@ def test_a_guide_on_the_score_trains_resumes_and_is_exported(trained_unet, tmp_p
         torch.testing.assert_close(made, (mine + 1) / 2, rtol=0, atol=1e-4)
 
 
-@pytest.fixture
-def trained_unet(tmp_path):
-    return save(tmp_path / "p", diffusers.DDPMScheduler())
-
-
-def test_a_frozen_guide_goes_on_where_it_was(trained_unet, tmp_path):
+def test_a_frozen_guide_goes_on_where_it_was(trained, tmp_path):
     """Interrupted and continued, it ends with the very same bits as one that was left alone."""
     options = {"steps": 4, "settings": FEW, "guide_on": "score-frozen"}
-    whole = selfcal.adopt(trained_unet, "digits", "4/class", "cg", tmp_path / "whole", **options)
+    whole = selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "whole", **options)
 
     def stop(network, step, values):
         if step == 3:
@@ -80,16 +74,52 @@ def test_a_frozen_guide_goes_on_where_it_was(trained_unet, tmp_path):
 
     once = {**options, "settings": FEW | {"run.log_every": 1}}
     with pytest.raises(KeyboardInterrupt):
-        selfcal.adopt(trained_unet, "digits", "4/class", "cg", tmp_path / "cut", on_step=stop, **once)
-    cut = selfcal.adopt(trained_unet, "digits", "4/class", "cg", tmp_path / "cut", **once)
+        selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "cut", on_step=stop, **once)
+    cut = selfcal.adopt(trained, "digits", "4/class", "cg", tmp_path / "cut", **once)
     hashes = [r.describe()["weights_sha256"]["classifier"] for r in (whole, cut)]
     assert hashes[0] == hashes[1]
 
 
-def test_where_it_cannot_stand(tmp_path):
+def test_what_is_best_is_the_default(tmp_path, monkeypatch, capsys):
+    """On the score; fresh where another network is asked for, for tiny images, and where a CPU would take days.
+
+    A run goes on as it began. These networks are untrained: what is tested is the choice.
+    """
+    monkeypatch.setattr("selfcal.interop.adopt.check_denoising", lambda *given: "denoises")
+    x, y = np.random.default_rng(0).integers(0, 256, (40, 16, 16), dtype=np.uint8), np.arange(40) % 2
+    source = save(tmp_path / "p", diffusers.DDPMScheduler(), size=16)
+
+    def adopt(name, source=source, data=(x, y), **options):
+        options = {"steps": 2, "settings": FEW, "show_progress": True} | options
+        return selfcal.adopt(source, data, "4/class", "cg", tmp_path / name, **options).settings.classifier.start
+
+    assert adopt("plain") == "score"
+    assert "the guide stands on its features, and trains them on" in " ".join(capsys.readouterr().err.split())
+    assert adopt("shaped", settings=FEW | {"classifier.width": 8}) == "scratch"
+    assert adopt("preset", preset="images") == "scratch"
+    assert adopt("fresh", guide_on="fresh") == "scratch"
+    assert adopt("tiny", save(tmp_path / "q", diffusers.DDPMScheduler()), (x[:, :8, :8], y)) == "scratch"
+    monkeypatch.setattr("selfcal.interop.adopt.LARGEST_ON_CPU", 100)
+    assert adopt("large") == "scratch"
+    for name, start in (("plain", "score"), ("fresh", "scratch")):
+        assert adopt(name) == start, "the same run, without being told again"
+
+
+def test_where_it_cannot_stand(trained, tmp_path):
+    with pytest.raises(SelfcalError, match=r"classifier\.width cannot be set: the guide stands on the adopted network"):
+        selfcal.adopt(
+            trained, "digits", "4/class", "cg", tmp_path / "no", guide_on="score", settings={"classifier.width": 8}
+        )
     with pytest.raises(SelfcalError, match="a module of your own may keep its features anywhere"):
         selfcal.adopt(
-            trained(), "digits", "4/class", "cg", tmp_path / "no", predicts="epsilon", betas=BETAS, guide_on="score"
+            plain_ddpm.trained(),
+            "digits",
+            "4/class",
+            "cg",
+            tmp_path / "no",
+            predicts="epsilon",
+            betas=plain_ddpm.BETAS,
+            guide_on="score",
         )
     with pytest.raises(SelfcalError, match="unknown guide_on 'scores'; did you mean 'score'"):
-        selfcal.adopt(trained(), "digits", "4/class", "cg", tmp_path / "no", guide_on="scores")
+        selfcal.adopt(plain_ddpm.trained(), "digits", "4/class", "cg", tmp_path / "no", guide_on="scores")

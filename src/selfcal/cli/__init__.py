@@ -11,7 +11,24 @@ import threading
 from cyclopts import CycloptsError
 from rich.markup import escape
 
-from selfcal.cli import adopt, compare, demo, evaluate, export, methods, presets, report, sample, show, toy, train
+from selfcal.cli import (
+    adopt,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    export,
+    info,
+    methods,
+    presets,
+    report,
+    sample,
+    serve,
+    show,
+    suggest,
+    toy,
+    train,
+)
 from selfcal.cli.terminal import app, only_the_first_speaks, problem_console
 from selfcal.core.errors import SelfcalError
 
@@ -20,14 +37,18 @@ __all__ = [
     "app",
     "compare",
     "demo",
+    "doctor",
     "evaluate",
     "export",
+    "info",
     "main",
     "methods",
     "presets",
     "report",
     "sample",
+    "serve",
     "show",
+    "suggest",
     "toy",
     "train",
 ]

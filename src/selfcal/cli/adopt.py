@@ -21,7 +21,7 @@ def adopt(
     labels: Labels = None,
     out: RunOut,
     subfolder: str | None = None,
-    guide_on: str = "fresh",
+    guide_on: str | None = None,
     steps: Whole | None = None,
     preset: Preset = None,
     seed: Seed = 0,
@@ -43,7 +43,7 @@ def adopt(
     subfolder
         The folder of the network within the pipeline's, for instance unet_ema.
     guide_on
-        fresh: a guide of its own; score: on the adopted network's own features; score-frozen: which stay as they are.
+        score: on the adopted network's features; score-frozen: as they are; fresh: on none. Left out: what was best.
     steps
         Training steps of the guide, instead of the preset's.
     """

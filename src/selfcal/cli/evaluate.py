@@ -88,7 +88,7 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
     say_unfinished(run)
-    print_numbers(run, report["results"], str(run.path))
+    print_numbers(run.config["method"], report["results"], str(run.path))
     if report["guide"]:
         clean = report["guide"][0]
         out_console.print(
@@ -149,8 +149,9 @@ def print_learned(report: dict[str, Any]) -> None:
         say(f"the score model's, at the same noise: {', '.join(parts)}")
 
 
-def print_numbers(run: Run, results: list[dict[str, Any]], title: str) -> None:
+def print_numbers(method: str, results: list[dict[str, Any]], title: str) -> None:
+    from selfcal.methods.table import find
     from selfcal.report.tables import print_results
 
-    strength = "λ" if run.method.guide == "classifier" else "w"  # of classifier-free guidance
+    strength = "λ" if find(method).guide == "classifier" else "w"  # of classifier-free guidance
     print_results(out_console, results, title, strength)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,3 +130,12 @@ def _from_entries(cells: list[str], is_example: Callable[[str], bool], path: Pat
         f"{path} should name {COLUMNS} in its first line, or begin at once with the name of an image and its label; "
         f"its first line is {', '.join(repr(cell) for cell in cells[:6])}"
     )
+
+
+def as_table(rows: Iterable[tuple[str, str]]) -> str:
+    """(file, label) as a CSV that `read_rows` reads back; "" where nobody knows the label yet."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("file", "label"))
+    writer.writerows(rows)
+    return stream.getvalue()

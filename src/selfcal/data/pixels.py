@@ -94,3 +94,8 @@ def in_units(stored: Tensor) -> Tensor:
 def some(x: Examples, pick: Any) -> Examples:
     """Some of them, as they are: bytes stay bytes."""
     return x.some(pick) if isinstance(x, Pixels) else x[pick]
+
+
+def same_images(a: Examples, b: Examples) -> bool:
+    """Whether they are the very same examples in the same order, compared part by part."""
+    return a.shape == b.shape and all(torch.equal(p, q) for p, q in zip(a.split(PART), b.split(PART), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -22,7 +22,10 @@ from selfcal.diffusion.inputs import as_examples
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS, Rows, Sampler
 from selfcal.diffusion.samples import Drawing, Samples
-from selfcal.diffusion.scores import ScoreFn
+from selfcal.diffusion.scores import ScoreFn, like
+
+Watch = Callable[[int, Tensor], None]
+"""(position of the first, denoised estimates (B, *)) of a batch; whatever it raises stops the sampling."""
 
 SLICE = 64  # images that a network is shown at a time
 
@@ -58,12 +61,21 @@ class Generator:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     title: str = ""  # before the words of a progress bar
     team: Team = ALONE  # with whom sampling is shared
+    watch: Watch | None = None  # who is shown estimates on the way
 
     def sample(
-        self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None
+        self,
+        y: Tensor,
+        how: Sampling | None = None,
+        seed: int = 0,
+        show_progress: bool | None = None,
+        watch: Watch | None = None,
     ) -> Samples:
-        """One example for each entry of y. Batches mix classes; each has a random state of its own."""
-        return self.draw(y, how, seed, show_progress).all()
+        """One example for each entry of y. Batches mix classes; each has a random state of its own.
+
+        watch: is shown at every evaluation what would come out if no noise were left, batch by batch.
+        """
+        return replace(self, watch=watch).draw(y, how, seed, show_progress).all()
 
     def draw(self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None) -> Drawing:
         """The same, made batch by batch while one asks for them: for more than one wants to hold in memory."""
@@ -92,13 +104,17 @@ class Generator:
                 turn, parts = parts[:world], parts[world:]
                 if len({len(labels) for _, labels in turn}) == 1 and len(turn) == world:
                     number, labels = turn[self.team.rank]
-                    own = self._walk(labels, random_state(seed, "sampling", number), how, tick)
+                    own = self._walk(
+                        labels, random_state(seed, "sampling", number), how, tick, start=number * self.batch
+                    )
                     yield from self.team.gathered(own, [len(labels)] * world)
                 else:
                     for number, labels in turn:
-                        yield self._shared(labels, random_state(seed, "sampling", number), how, tick)
+                        yield self._shared(
+                            labels, random_state(seed, "sampling", number), how, tick, number * self.batch
+                        )
 
-    def _shared(self, labels: Tensor, rng: torch.Generator, how: Sampling, tick: Tick) -> Tensor:
+    def _shared(self, labels: Tensor, rng: torch.Generator, how: Sampling, tick: Tick, start: int) -> Tensor:
         """One batch, of which each process walks some slices."""
         bounds = slices(len(labels))
         cuts = [len(bounds) * r // self.team.world for r in range(self.team.world + 1)]
@@ -106,13 +122,22 @@ class Generator:
             cuts = [0, *[len(bounds)] * self.team.world]
         edges = [bounds[c][0] if c < len(bounds) else len(labels) for c in cuts]
         rows = slice(edges[self.team.rank], edges[self.team.rank + 1])
-        own = self._walk(labels, rng, how, tick, rows)
+        own = self._walk(labels, rng, how, tick, rows, start + rows.start)
         return torch.cat(self.team.gathered(own, [b - a for a, b in pairwise(edges)]))
 
     def _walk(
-        self, labels: Tensor, rng: torch.Generator, how: Sampling, tick: Tick, rows: slice = slice(None)
+        self,
+        labels: Tensor,
+        rng: torch.Generator,
+        how: Sampling,
+        tick: Tick,
+        rows: slice = slice(None),
+        start: int = 0,
     ) -> Tensor:
-        """From noise to examples, of these rows of a batch: the same ones, to the bit, whoever walks the others."""
+        """From noise to examples, of these rows of a batch: the same ones, to the bit, whoever walks the others.
+
+        start: the position of the first of them among all that are drawn.
+        """
         walk, guide, scale, steps = checked(how, self.networks)
         sigmas = walk.levels(self.noise, steps)
         x = (sigmas[0] * torch.randn((len(labels), *self.shape), generator=rng))[rows]
@@ -121,6 +146,7 @@ class Generator:
             own = [(a - first, b - first) for a, b in slices(len(labels)) if first <= a and b <= first + len(x)]
             told = labels[rows].to(self.device)
             score = in_slices([guide.score(self.networks, told[a:b], scale) for a, b in own], own)
+            score = score if self.watch is None else watched(score, partial(self.watch, start))
             random = Rows(rng, len(labels), rows) if len(x) < len(labels) else rng
             x = walk.function(counted(score, tick), x.to(self.device), sigmas, rng=random, **how.options).cpu()
         return x.clamp(-1, 1) if len(self.shape) == 3 else x
@@ -202,6 +228,17 @@ def counted(score: ScoreFn, tick: Tick) -> ScoreFn:
     def scored(x: Tensor, sigma: Tensor) -> Tensor:
         tick(1, "")
         return score(x, sigma)
+
+    return scored
+
+
+def watched(score: ScoreFn, watch: Callable[[Tensor], None]) -> ScoreFn:
+    """The same score; shows the denoised estimate D = x + σ² s (Tweedie) at every evaluation."""
+
+    def scored(x: Tensor, sigma: Tensor) -> Tensor:
+        s = score(x, sigma)
+        watch((x + like(sigma, x) ** 2 * s).detach().cpu())
+        return s
 
     return scored
 

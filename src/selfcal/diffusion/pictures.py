@@ -116,7 +116,8 @@ def shortened(text: str, width: int, font: ImageFont.FreeTypeFont | ImageFont.Im
     return f"{text}…"
 
 
-def png(image: Image.Image) -> bytes:
+def png(image: Image.Image, optimize: bool = True) -> bytes:
+    """optimize: as small as can be; without it quickly, for a picture that is replaced at once."""
     stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True)
+    image.save(stream, format="PNG", **({"optimize": True} if optimize else {"compress_level": 1}))
     return stream.getvalue()

@@ -24,10 +24,12 @@ PART = 1000  # samples that are written at a time
 class Samples:
     """Generated examples x (N, *) in the data's units, the classes asked for, and how they were made.
 
-    images = run.sample(classes="3,5", count=16)
-    images                        # in a notebook: a grid with the names of the classes
-    images[:4].to_pil()[0].show()
-    images.save("images.npz")
+    Made by `Run.sample`:
+
+        images = run.sample(classes="3,5", count=16)
+        images                        # in a notebook: a grid with the names of the classes
+        images[:4].to_pil()[0].show()
+        images.save("images.npz")
     """
 
     x: Tensor

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from selfcal.core.comparable import ENOUGH
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
 from selfcal.core.team import Team
@@ -31,7 +32,6 @@ from selfcal.evaluation.guide import (
 from selfcal.evaluation.label_free import guides_classes
 from selfcal.evaluation.reference import NEIGHBOURS, Reference, has_class_references
 from selfcal.metrics import interval
-from selfcal.metrics.comparable import ENOUGH
 
 ALONE = ("unconditional", "classifier-only-unconditional", "classifier-only")  # rows of guidance.GUIDES
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen

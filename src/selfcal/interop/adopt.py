@@ -16,7 +16,7 @@ from selfcal.core.settings import pairs, resolve
 from selfcal.data.dataset import Dataset
 from selfcal.interop import diffusers, score_sde
 from selfcal.interop.conventions import Conventions, Numbers, Time
-from selfcal.interop.denoising_check import check_denoising
+from selfcal.interop.denoising_check import check_as_it_is, check_denoising
 from selfcal.interop.layouts import check_parts, on_this_machine
 from selfcal.interop.module import Maker, from_module
 from selfcal.interop.source import Adopted, of_score
@@ -31,7 +31,14 @@ from selfcal.training.request import Prepared, Request, default_preset
 from selfcal.training.stage import OnStep
 
 NONE_GIVEN = Conventions()
-GUIDES_ON = ("fresh", "score", "score-frozen")
+IN_WORDS = {
+    "fresh": "is a network of its own",
+    "score": "stands on its features, and trains them on",
+    "score-frozen": "stands on its features as they are",
+}
+GUIDES_ON = tuple(IN_WORDS)
+SHAPE = ("network", "width", "blocks", "multipliers", "attention", "patch", "head", "start", "fourier_scale")
+LARGEST_ON_CPU = 4_000_000  # weights of an adopted network on which a guide is trained in minutes without a GPU
 
 
 def adopt(
@@ -48,7 +55,7 @@ def adopt(
     time: Time = None,
     module: Maker = None,
     subfolder: str | None = None,
-    guide_on: str = "fresh",
+    guide_on: str | None = None,
     seed: int = 0,
     steps: int | None = None,
     preset: str | None = None,
@@ -72,13 +79,14 @@ def adopt(
     time: what net is told: "index" (of the schedule), "sigma", or a smooth function of σ.
     module: the constructor's name, "my_package:make_net", or the constructor; kept as a name, for `selfcal.load`.
     subfolder: the folder of the network in a pipeline's, for instance "unet_ema".
-    guide_on: "fresh", a guide of its own; "score", which starts from the adopted network's way down and its middle
-    and trains them on; "score-frozen", which leaves them as they are.
+    guide_on: "score", a guide that starts from the adopted network's way down and its middle and trains them on;
+    "score-frozen", which leaves them as they are; "fresh", a network of its own. Left out: "score" for networks
+    of up to 4 million weights (any, on a GPU) and images above 12 pixels, where it was best; "fresh" otherwise.
 
-    A module is first tried on real examples: conventions under which it does not denoise are refused with the
+    The model is first tried on real examples: conventions under which it does not denoise are refused with the
     numbers seen. Noise is drawn from the σ that both the preset and the model know.
     """
-    if guide_on not in GUIDES_ON:
+    if guide_on is not None and guide_on not in GUIDES_ON:
         raise unknown("guide_on", guide_on, GUIDES_ON)
     changes, trackers = dict(pairs(settings)), tracking.named(track)
     if fixed := [key for key in changes if key.startswith("score.")]:
@@ -86,12 +94,17 @@ def adopt(
     request = Request(data, method, labels, seed, steps, preset, changes, size, skip_broken, test_labels)
     pile = request.read()
     conventions = Conventions(predicts, betas, alphas_cumprod, sigmas, time)
-    adopted = open_source(source, pile, conventions, module, subfolder)
+    adopted, before = open_source(source, pile, conventions, module, subfolder), recorded(Path(out))
+    usual = resolve(preset or default_preset(pile, score_given=True), changes)
+    guide_on = guide_on or usual_guide(adopted, changes, usual.classifier.network, before)
     if guide_on != "fresh":
-        usual = resolve(preset or default_preset(pile, score_given=True), changes)
+        if shaped := [key for key in changes if key.removeprefix("classifier.") in SHAPE]:
+            raise SelfcalError(
+                f"{shaped[0]} cannot be set: the guide stands on the adopted network; use guide_on = fresh"
+            )
         changes = guide_on_score(adopted, guide_on, usual.noise.sigma_data) | changes
     request = replace(request, settings=changes | adopted.settings)
-    wanted, before = request.prepared(pile), recorded(Path(out))
+    wanted = request.prepared(pile)
     check_method(wanted)
     noise = common_noise(wanted, adopted, named(source))
     if before is not None:  # what both knew when the run began, whatever the preset is by now
@@ -99,11 +112,26 @@ def adopt(
     wanted = replace(request, settings=changes | adopted.settings | noise).prepared(pile, before)
     if shown(show_progress) and processes.accelerator().is_main_process:
         low, high = noise["noise.sigma_min"], noise["noise.sigma_max"]
-        say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}")
+        say(f"adopted {named(source)}: {adopted.words}; σ from {low:.3g} to {high:.3g}; the guide {IN_WORDS[guide_on]}")
     weights = {name: value.clone() for name, value in adopted.model.state_dict().items()}  # some may be shared
     donor = from_weights(weights, adopted.own)
     watching = Watching(on_step=on_step, show_progress=show_progress, track=trackers)
     return Run(fit(wanted, Path(out), donor, watching))
+
+
+def usual_guide(adopted: Adopted, changes: Mapping[str, Any], by_size: str, before: Mapping | None) -> str:
+    """As in the run that is there; else on the score, where docs/results/adopt.md found it best: for images of a size
+    whose own guide is a U-Net, too, and unless another network was asked for, or a CPU would take days.
+
+    by_size: the network of the guide that the preset has.
+    """
+    if before is not None:
+        start = before["settings"]["classifier"]["start"]
+        return start if start in GUIDES_ON else "fresh"
+    if by_size != "ncsnpp" or any(f"classifier.{key}" in changes for key in SHAPE) or adopted.own is not None:
+        return "fresh"
+    weights = sum(p.numel() for p in adopted.model.parameters())
+    return "score" if weights <= LARGEST_ON_CPU or torch.cuda.is_available() else "fresh"
 
 
 def guide_on_score(adopted: Adopted, guide_on: str, sigma_data: float) -> dict[str, Any]:
@@ -160,16 +188,19 @@ def from_pipeline(pipeline: Any, data: Dataset) -> Adopted:
 
 
 def fitting(pipeline: diffusers.Pipeline, data: Dataset, name: str) -> Adopted:
-    """Its images must be the data's; and it must denoise them, where no scheduler says how it was trained."""
+    """Its images must be the data's, and it must denoise them: what its scheduler says of it may be wrong."""
     if pipeline.shape != data.shape:
         raise SelfcalError(f"{name} makes images shaped {pipeline.shape}, {data.name} has {data.shape}")
-    if not pipeline.known:
-        form = Conventions("epsilon", alphas_cumprod=diffusers.assumed_alphas()).form()
-        with torch.random.fork_rng(devices=[]):
-            wrapped = ScoreModel(pipeline.model.network, own_form({"form": form}))
-            check_denoising(wrapped, data.x, pipeline.sigma_min, pipeline.sigma_max, f"{name}, taken as DDPM,")
+    low, high = pipeline.sigma_min, pipeline.sigma_max
+    called = name if pipeline.known else f"{name}, taken as DDPM,"
+    with torch.random.fork_rng(devices=[]):
+        if conventions := pipeline.conventions:
+            wrapped = ScoreModel(pipeline.model.network, own_form({"form": conventions.form()}))
+            words = check_denoising(wrapped, data.x, low, high, called, diffusers.advice)
+        else:
+            words = check_as_it_is(pipeline.model, data.x, low, high, called)
     settings = {"network": "adopted", "form": "adopted", "adopted": pipeline.adopted}
-    return Adopted(pipeline.model, of_score(settings), pipeline.sigma_min, pipeline.sigma_max, pipeline.words)
+    return Adopted(pipeline.model, of_score(settings), low, high, f"{pipeline.words}, {words}")
 
 
 def from_checkpoint(source: Path, data: Dataset) -> Adopted:
@@ -184,7 +215,9 @@ def from_checkpoint(source: Path, data: Dataset) -> Adopted:
         )
     resolutions = [data.shape[1] // 2**level for level in architecture.pop("attention")]
     settings = {"network": "ncsnpp", "form": "ve", "attention": resolutions, "dropout": 0.0} | architecture
-    words = f"NCSN++ of score_sde, {sum(p.numel() for p in saved.model.parameters()):,} parameters"
+    with torch.random.fork_rng(devices=[]):
+        seen = check_as_it_is(saved.model, data.x, saved.sigma_min, saved.sigma_max, str(source))
+    words = f"NCSN++ of score_sde, {sum(p.numel() for p in saved.model.parameters()):,} parameters, {seen}"
     return Adopted(saved.model, of_score(settings), saved.sigma_min, saved.sigma_max, words)
 
 

@@ -6,6 +6,7 @@ schedule tells the network of another noise than there is: then it denoises bett
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,10 @@ LEVELS = 6
 RANGE = (0.2, 4.0)  # of σ: less leaves nothing to see, in more a good network may still be off by its own errors
 SHIFTS = (0.5, 0.7, 1.0, 1.4, 2.0)  # of the σ that the network is told
 BETTER = 0.9  # another reading or level that leaves less than so much of the error is the right one
+ENOUGH = 1000  # examples of which the spread is taken
+AS_IT_IS = "as it is"
 SLACK = 1.25  # a network that has hardly been trained may be that much worse than shrinking
-MOST_NUMBERS = 2**14  # in a batch
+MOST_NUMBERS, FEWEST = 2**14, 8  # numbers in a batch, and its examples where each has many
 MOST_FOR_SPREAD = 2000  # examples, or a few more
 
 
@@ -41,20 +44,42 @@ class Seen:
         return self.sigma**2
 
 
-def check_denoising(model: ScoreModel, x: Examples, low: float, high: float, name: str) -> str:
-    """Refuses in words; or says how much of the noise is left. x: real examples."""
+def check_denoising(
+    model: ScoreModel,
+    x: Examples,
+    low: float,
+    high: float,
+    name: str,
+    advice: Callable[[str], str] = 'did you mean predicts="{}"?'.format,
+) -> str:
+    """Refuses in words; or says how much of the noise is left. x: real examples; the model's form is an `OwnForm`."""
     form: Any = model.form
+    x = some_of(x)
     seen = [look(model, form, x, sigma) for sigma in levels(low, high)]
-    check_reading(seen, form.predicts, name)
+    check_reading(seen, form.predicts, name, advice)
     check_schedule(seen, name)
-    for s in seen:
-        if not denoises(seen, form.predicts) or not s.readings[form.predicts] < s.nothing:
+    return check_gain(seen, form.predicts, name)
+
+
+def check_as_it_is(model: ScoreModel, x: Examples, low: float, high: float, name: str) -> str:
+    """The same for a model of any form: whether it denoises, without a guess at what is wrong."""
+    x = some_of(x)
+    return check_gain([look_once(model, x, sigma) for sigma in levels(low, high)], AS_IT_IS, name)
+
+
+def check_gain(seen: list[Seen], predicts: str, name: str) -> str:
+    """It must beat doing nothing, and hold its own against what needs no network.
+
+    At the smallest σ alone it need not: one that predicts the image itself may blur it by more than that noise.
+    """
+    for s in seen[1:] or seen:
+        if not denoises(seen, predicts) or not s.readings[predicts] < s.nothing:
             raise SelfcalError(
-                f"{name} does not denoise as given: {numbers(s, form.predicts)}, and drawing the image towards the "
-                f"mean image {s.shrinking:.3g}; check predicts, the schedule and time, and that it was trained on "
-                "images in [−1, 1]"
+                f"{name} does not denoise as given: {numbers(s, predicts)}, and drawing the image towards the "
+                f"mean image {s.shrinking:.3g}; check what it predicts, its schedule and what it is told of the noise, "
+                "that it was trained on images like these, in [−1, 1], and that it was trained at all"
             )
-    return f"denoises real examples: {numbers(seen[len(seen) // 2], form.predicts)}"
+    return f"denoises real examples: {numbers(seen[len(seen) // 2], predicts)}"
 
 
 def denoises(seen: list[Seen], predicts: str) -> bool:
@@ -70,14 +95,38 @@ def levels(low: float, high: float) -> list[float]:
     return [low * (high / low) ** (i / (LEVELS - 1)) for i in range(LEVELS)]
 
 
-@torch.no_grad()
-def look(model: ScoreModel, form: OwnForm, x: Examples, sigma: float) -> Seen:
+def some_of(x: Examples) -> Tensor:
+    """Enough to know their mean and spread; a large data set is not made floats as a whole for that."""
+    found: Tensor = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:ENOUGH]]
+    return found
+
+
+def noisy_examples(model: ScoreModel, x: Tensor, sigma: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Real ones, the same with noise, and σ of each, where the model is."""
     rng = torch.Generator().manual_seed(0)
-    many = min(len(x), max(32, MOST_NUMBERS // x[0].numel()))
+    many = min(len(x), max(FEWEST, MOST_NUMBERS // x[0].numel()))
     x0 = x[torch.randperm(len(x), generator=rng)[:many]]
     noisy = x0 + sigma * torch.randn(x0.shape, generator=rng)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    x0, noisy, level = x0.to(device), noisy.to(device), torch.full((many,), sigma, device=device)
+    return x0.to(device), noisy.to(device), torch.full((many,), sigma, device=device)
+
+
+def shrunk(x: Tensor, sigma: float) -> float:
+    """What is left when every noisy image is drawn towards the mean image as far as is best."""
+    spread = float(x[:: max(1, len(x) // MOST_FOR_SPREAD)].var(0).mean())
+    return spread * sigma**2 / (spread + sigma**2)
+
+
+@torch.no_grad()
+def look_once(model: ScoreModel, x: Tensor, sigma: float) -> Seen:
+    x0, noisy, level = noisy_examples(model, x, sigma)
+    left = float((model.denoise(noisy, level) - x0).square().mean())
+    return Seen(sigma, {AS_IT_IS: left}, {1.0: left}, shrunk(x, sigma))
+
+
+@torch.no_grad()
+def look(model: ScoreModel, form: OwnForm, x: Tensor, sigma: float) -> Seen:
+    x0, noisy, level = noisy_examples(model, x, sigma)
 
     def error(predicts: str, out: Tensor) -> float:
         c = form.read_as(predicts, like(level, noisy))
@@ -88,9 +137,8 @@ def look(model: ScoreModel, form: OwnForm, x: Examples, sigma: float) -> Seen:
         c = form(like(level, noisy))
         outs[shift] = call(model, noisy / c.shrink, form.level(level * shift))
     readings = {predicts: error(predicts, outs[1.0]) for predicts in READINGS if predicts != "v" or form.keeps_variance}
-    spread = float(x[:: max(1, len(x) // MOST_FOR_SPREAD)].var(0).mean())
-    shrinking = spread * sigma**2 / (spread + sigma**2)
-    return Seen(sigma, readings, {shift: error(form.predicts, out) for shift, out in outs.items()}, shrinking)
+    shifts = {shift: error(form.predicts, out) for shift, out in outs.items()}
+    return Seen(sigma, readings, shifts, shrunk(x, sigma))
 
 
 def call(model: ScoreModel, x: Tensor, told: Tensor) -> Tensor:
@@ -109,14 +157,14 @@ def call(model: ScoreModel, x: Tensor, told: Tensor) -> Tensor:
     return out
 
 
-def check_reading(seen: list[Seen], predicts: str, name: str) -> None:
+def check_reading(seen: list[Seen], predicts: str, name: str, advice: Callable[[str], str]) -> None:
     total = {p: mean_log([s.readings[p] for s in seen]) for p in seen[0].readings}
     best = min(total, key=lambda p: total[p])
     if best != predicts and denoises(seen, best) and total[best] < total[predicts] + mean_log([BETTER]):
         s = max(seen, key=lambda s: s.readings[predicts] / s.readings[best])
         raise SelfcalError(
             f'{name} does not predict "{predicts}": {numbers(s, predicts)}, but {s.readings[best]:.3g} if its '
-            f'output is read as "{best}"; did you mean predicts="{best}"?'
+            f'output is read as "{best}"; {advice(best)}'
         )
 
 

@@ -19,17 +19,19 @@ import torch
 from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
+from selfcal.interop.conventions import Conventions
 from selfcal.interop.layouts import Layout, find, read_part
 from selfcal.interop.schedulers import own_denoising
 from selfcal.interop.tensors import held, read_pickled
 from selfcal.nets.builders import without_memory
 from selfcal.nets.foreign_schedules import (
+    DDPM,
     family_of,
     form_keywords,
     in_words,
     installed,
     known_keywords,
-    make_scheduler,
+    ladder,
     network_keywords,
 )
 from selfcal.nets.forms import ScoreModel
@@ -39,6 +41,7 @@ from selfcal.training.records import LARGEST_EXAMPLE
 MOST_LEVELS = 100_000  # of a ladder of noise levels; a thousand are usual
 ASSUMED = {"_class_name": "DDPMScheduler", "num_train_timesteps": 1000, "prediction_type": "epsilon"}
 ASSUMED_IN_WORDS = "no scheduler beside it: taken as DDPM that predicts the noise, with linear β to 0.02"
+PREDICTIONS = {"epsilon": "epsilon", "v_prediction": "v", "sample": "x0"}  # their words, and those for modules
 TOLERANCE = 1e-3  # of the denoised image; float32 leaves about 1e-5
 
 
@@ -58,6 +61,16 @@ class Pipeline:
     def known(self) -> bool:
         """Whether something says how it was trained."""
         return ASSUMED_IN_WORDS not in self.notes
+
+    @property
+    def conventions(self) -> Conventions | None:
+        """In the words that modules are described with, where it is of the DDPM family."""
+        scheduler = self.adopted["scheduler"]
+        predicts = PREDICTIONS.get(scheduler.get("prediction_type", "epsilon"))
+        if predicts is None or family_of(scheduler) is not DDPM:
+            return None
+        sigma = torch.tensor(ladder(scheduler), dtype=torch.float64)
+        return Conventions(predicts, alphas_cumprod=1 / (1 + sigma**2))
 
     @property
     def words(self) -> str:
@@ -109,9 +122,11 @@ def represented(
     return Pipeline(model, adopted, shape, low, high, apart, notes)
 
 
-def assumed_alphas() -> Tensor:
-    alphas: Tensor = make_scheduler("DDPMScheduler", ASSUMED).alphas_cumprod
-    return alphas
+def advice(predicts: str) -> str:
+    """Where a pipeline's folder says what its network predicts."""
+    known = {ours: theirs for theirs, ours in PREDICTIONS.items()}
+    right = f'"{known[predicts]}"' if predicts in known else "what it was trained with"
+    return f"the prediction_type of its scheduler should be {right}"
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.files import write_json, write_text
-from selfcal.core.version import __version__
 from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.interop.portable import MAIN, write_code
 from selfcal.nets.builders import form_recipe, network_recipe
@@ -17,18 +16,6 @@ from selfcal.training.directory import unfinished_in_words
 from selfcal.training.lock import check_claim
 
 ROLES = ("score", "classifier", "conditional")
-CARD = """# {title}
-
-Made by [selfcal](https://arxiv.org/abs/2307.04081) {version}, method {method}. Classes: {classes}.
-
-```python
-from diffusers import DiffusionPipeline
-
-pipe = DiffusionPipeline.from_pretrained("{folder}", trust_remote_code=True)  # runs the code in this folder
-{use}pipe(class_labels=[{example!r}], guidance_scale={scale}).images[0]
-```
-"""
-USE = "pipe.use_module(net)  # {name}: its code and weights are yours, and not in this folder\n"
 
 
 def export(run: Run, out: str | Path) -> Path:
@@ -38,7 +25,7 @@ def export(run: Run, out: str | Path) -> Path:
     if len(run.shape) != 3:
         raise SelfcalError(f"{run.path} makes points; a pipeline of diffusers makes images")
     try:
-        from selfcal.interop import pipeline
+        from selfcal.interop import card, pipeline
     except ImportError:
         raise SelfcalError("export needs diffusers; install it with: pip install 'selfcal[diffusers]'") from None
     index: dict[str, Any] = {"_class_name": [MAIN, "SelfcalPipeline"], "_diffusers_version": version("diffusers")}
@@ -47,7 +34,7 @@ def export(run: Run, out: str | Path) -> Path:
             f"{run.path} is not finished ({unfinished_in_words(run.unfinished)}); give the train command again, then "
             "export it"
         )
-    networks = run.networks  # before anything is written
+    networks, readme = run.networks, card.card(run, out.name)  # before anything is written
     for role in ROLES:
         if role not in networks or own_module(run, role):
             index[role] = [None, None]
@@ -59,7 +46,7 @@ def export(run: Run, out: str | Path) -> Path:
         index[role] = [MAIN, type(component).__name__]
     write_code(out)
     write_json(out / "model_index.json", index | call_settings(run))
-    write_text(out / "README.md", card(run, out))
+    write_text(out / "README.md", readme)
     return out
 
 
@@ -104,16 +91,3 @@ def call_settings(run: Run) -> dict[str, Any]:
         "image_shape": {"channels": channels, "height": height, "width": width},
         "id2label": {str(i): name for i, name in enumerate(run.classes)},
     } | ({"module": run.settings.score.adopted} if own_module(run, "score") else {})
-
-
-def card(run: Run, out: Path) -> str:
-    return CARD.format(
-        title=out.name,
-        version=__version__,
-        method=run.method.name,
-        classes=", ".join(run.classes),
-        folder=out.name,
-        example=run.classes[0],
-        scale=run.method.scale,
-        use=USE.format(name=run.settings.score.adopted.get("module") or "the adopted module") if missing(run) else "",
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from selfcal.core.errors import SelfcalError
@@ -16,6 +17,7 @@ OWN = ("unet", "scheduler")
 AVERAGED, PLAIN = "unet_ema", "unet"
 STEM = "diffusion_pytorch_model"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_ADDRESS = re.compile(r"hf://|https://(huggingface\.co|hf\.co)/")  # as copied from a browser
 NEEDED = ["*.json", "*.safetensors", "*.bin"]  # of a hub's repository
 
 
@@ -117,6 +119,8 @@ def check_parts(parts: set[str], name: object) -> None:
 
 def on_this_machine(source: str | Path) -> Path:
     """A path as it is; "owner/name" that is none here, out of the hub's cache, or over the network into it."""
+    if isinstance(source, str):
+        source = HUB_ADDRESS.sub("", source).removesuffix("/") if HUB_ADDRESS.match(source) else source
     path = Path(source)
     if path.exists() or not isinstance(source, str) or not HUB_NAME.fullmatch(source):
         return path
@@ -131,5 +135,6 @@ def on_this_machine(source: str | Path) -> Path:
             problem = error
     said = (str(problem).strip() or type(problem).__name__).splitlines()[0]
     raise SelfcalError(
-        f"{source} does not exist here and is not in Hugging Face's cache, and the hub did not give it: {said[:160]}"
+        f"{source} does not exist here and is not in Hugging Face's cache, and the hub did not give it: "
+        f"{shorten(said, 160, placeholder=' …')}"
     )

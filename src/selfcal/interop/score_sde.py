@@ -27,6 +27,9 @@ from selfcal.nets.layers import FourierFeatures
 from selfcal.nets.ncsnpp import NCSNpp
 
 Weights = dict[str, Tensor]
+IN_PYTHON = (
+    "A module of your own is adopted in Python: selfcal.adopt(net, …, predicts=…, betas=…), see docs/adopting.md"
+)
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ def _read_weights(path: Path) -> Weights:
     """The `all_modules.…` tensors (and `sigmas`), averaged ones where the file has them."""
     if not path.is_file():
         raise SelfcalError(
-            f"{path} does not exist; give a diffusers pipeline's folder or a score_sde checkpoint on this machine"
+            f"{path} does not exist; give a diffusers folder, a name on the hub or a score_sde checkpoint. {IN_PYTHON}"
         )
     content: Mapping[str, Any]
     if path.suffix.lower() == ".safetensors":
@@ -174,7 +177,7 @@ def _read_weights(path: Path) -> Weights:
         return _relevant(weights, path)
     content = read_pickled(path)
     if not isinstance(content, Mapping) or not isinstance(content.get("model"), Mapping):
-        raise SelfcalError(f"{path} has no entry 'model', as checkpoints of score_sde_pytorch have")
+        raise SelfcalError(f"{path} has no entry 'model', as checkpoints of score_sde_pytorch have. {otherwise(path)}")
     return _with_averages(_relevant(content["model"], path), content.get("ema"), path)
 
 
@@ -185,8 +188,17 @@ def _relevant(weights: Mapping[Any, Any], path: Path) -> Weights:
         if isinstance(tensor, Tensor) and (short == "sigmas" or short.startswith("all_modules.")):
             chosen[short] = held(tensor, short, path)
     if not any(name.startswith("all_modules.") for name in chosen):
-        raise SelfcalError(f"{path} holds no weights called all_modules.…, as models of score_sde_pytorch do")
+        raise SelfcalError(
+            f"{path} holds no weights called all_modules.…, as models of score_sde_pytorch do. {otherwise(path)}"
+        )
     return chosen
+
+
+def otherwise(path: Path) -> str:
+    """What else a file of weights may be."""
+    if (path.parent / "config.json").is_file():
+        return f"If diffusers wrote it, give its folder: {path.parent}"
+    return IN_PYTHON
 
 
 def _noise_range(levels: Tensor, path: Path) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
+from selfcal.data.pixels import same_images
 from selfcal.training import checkpoints
 from selfcal.training.directory import RunDirectory
 from selfcal.training.lock import differences
@@ -46,7 +47,7 @@ def from_run(donor: RunDirectory, wanted: Prepared) -> Donor:
     stages = {stage.name for stage in wanted.method.stages(wanted.settings)}
     if "score" not in stages & {stage.name for stage in donor.stages}:
         raise SelfcalError(f"{where}: {donor.method.name} and {wanted.method.name} do not share a score model")
-    if donor.config["data"]["sha256"] != wanted.data.sha256:
+    if donor.config["data"]["sha256"] != wanted.data.sha256 and not same_images(donor.data.x, wanted.data.x):
         raise SelfcalError(f"{where} was trained on other data ({donor.config['data']['name']})")
     theirs, ours = donor.settings, wanted.settings
     unlike = differences(theirs.score.model_dump(), ours.score.model_dump(), "score")

@@ -108,9 +108,30 @@ class Metrics(Record):
     results: list[dict[str, Any]]
 
 
+class Result(Record):
+    """One of the results in metrics.json, as far as it must be whole to be quoted."""
+
+    scale: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    samples: Count
+    sampler: str
+    evaluations: Count
+    k: Count
+    features: str
+    features_sha256: str
+    reference: str
+    reference_per_class: Count
+    intra_fid: float | None
+    biased: bool
+    intervals: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)] | None] | None
+
+
 def read(file: Path, record: type[BaseModel]) -> dict[str, Any]:
     """The file's content as it is, once it is known to hold such a record."""
-    content: dict[str, Any] = read_json(file)
+    return checked(read_json(file), record, file)
+
+
+def checked(content: dict[str, Any], record: type[BaseModel], file: Path) -> dict[str, Any]:
+    """The same, of something that was read from the file."""
     try:
         record.model_validate(content)
     except (ValidationError, RecursionError) as error:
@@ -120,6 +141,21 @@ def read(file: Path, record: type[BaseModel]) -> dict[str, Any]:
 
 def read_if_there(file: Path, record: type[BaseModel]) -> dict[str, Any] | None:
     return read(file, record) if file.exists() else None
+
+
+def diverged(run: Path) -> dict[str, Any] | None:
+    """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
+    return read_if_there(run / "diverged.json", Divergence)
+
+
+def pseudo_labels(run: Path) -> dict[str, Any] | None:
+    """How many labels the classifier gave and how many are right, by stage."""
+    return read_if_there(run / "pseudo_labels.json", PseudoLabels)
+
+
+def metrics(run: Path) -> dict[str, Any] | None:
+    """What `selfcal evaluate` found, the newest first; None before."""
+    return read_if_there(run / "metrics.json", Metrics)
 
 
 def read_config(file: Path) -> dict[str, Any]:

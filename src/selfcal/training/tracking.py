@@ -6,6 +6,8 @@ What a tracker misses is never missing in the run: it is told after log.jsonl, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,57 @@ from selfcal.core.progress import say
 from selfcal.core.settings import pairs
 from selfcal.training.directory import RunDirectory
 
-TRACKERS: dict[str, Callable[[], bool]] = {
-    "tensorboard": utils.is_tensorboard_available,
-    "wandb": utils.is_wandb_available,
-    "trackio": utils.is_trackio_available,
+PROJECT, FOLDER = "selfcal", "tracking"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Whether a tracker is installed, with what one is made for a run, and how it takes a picture (H, W, 3)."""
+
+    installed: Callable[[], bool]
+    made_with: Callable[[RunDirectory], dict[str, Any]]
+    show: Callable[[Any, str, np.ndarray, int], None]
+
+
+def in_a_batch(tracker: Any, name: str, picture: np.ndarray, step: int) -> None:
+    tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
+
+
+def in_a_list(tracker: Any, name: str, picture: np.ndarray, step: int) -> None:
+    tracker.log_images({name: [picture]}, step=step)
+
+
+def as_a_value(tracker: Any, name: str, picture: np.ndarray, step: int) -> None:
+    """Accelerate's tracker has no pictures; trackio itself has."""
+    from trackio import Image as Picture
+
+    tracker.log({name: Picture(picture)}, step=step)
+
+
+TRACKERS = {
+    "tensorboard": Kind(
+        utils.is_tensorboard_available,
+        lambda run: {"run_name": run.path.name, "logging_dir": run.path / FOLDER},
+        in_a_batch,
+    ),
+    "wandb": Kind(
+        utils.is_wandb_available,
+        lambda run: {"run_name": PROJECT, "name": run.path.name, "dir": str(folder_of(run))},
+        in_a_list,
+    ),
+    "trackio": Kind(
+        utils.is_trackio_available,
+        lambda run: {"run_name": PROJECT, "name": run.path.name},
+        as_a_value,
+    ),
 }
-"""By name: whether it is installed."""
-PROJECT = "selfcal"
+
+
+def folder_of(run: RunDirectory) -> Path:
+    """Made, since wandb leaves one that is not there for another."""
+    folder = run.path.resolve() / FOLDER
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def named(track: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -32,7 +78,7 @@ def named(track: str | Iterable[str] | None) -> tuple[str, ...]:
     given = [] if track is None else track.split(",") if isinstance(track, str) else list(track)
     names = tuple(dict.fromkeys(name.strip() for name in given if name.strip()))
     for name in names:
-        if not look_up("tracker", name, TRACKERS)():
+        if not look_up("tracker", name, TRACKERS).installed():
             raise SelfcalError(f"--track {name}: it is not installed; install it with: pip install 'selfcal[{name}]'")
     return names
 
@@ -41,44 +87,61 @@ class Tracking:
     """The trackers of a run: an `on_step` that tells them."""
 
     def __init__(self, names: Sequence[str], run: RunDirectory) -> None:
-        self.run, self.pictures = run, set[Path]()
-        self.trackers = [self._start(name) for name in names]
+        self.run, self.pictures, self.at = run, set[Path](), 0
+        self.trackers = {name: started(name, run) for name in names}
         totals = {stage.name: stage.settings(run.settings).steps for stage in run.stages}
         before = np.cumsum([0, *totals.values()]).tolist()
         self.before = dict(zip(totals, before, strict=False))  # one axis for all networks: some trackers know no other
 
-    def _start(self, name: str) -> Any:
-        kind: Any = tracking.LOGGER_TYPE_TO_CLASS[name]
-        tracker = kind(self.run.path.name, self.run.path / "tracking") if name == "tensorboard" else kind(PROJECT)
-        tracker.start()
-        config = self.run.config
-        about = {"method": config["method"], "data": config["data"]["name"], "labels": config["labels"]}
-        tracker.store_init_configuration(about | {"seed": config["seed"]} | flat(config["settings"]))
-        return tracker
-
     def __call__(self, network: str, step: int, values: Mapping[str, Any]) -> None:
-        at = self.before.get(network, 0) + step
+        self.at = self.before.get(network, 0) + step
         numbers = {f"{network}/{name}": value for name, value in values.items() if isinstance(value, int | float)}
-        self._tell(lambda tracker: tracker.log(numbers, step=at))
-        for file in sorted(self.run.path.glob("samples/preview-*.png")):
-            if file not in self.pictures:
-                self.pictures.add(file)
-                self._show(file, at)
+        self._tell(lambda _, tracker: tracker.log(numbers, step=self.at))
+        self._show_new_pictures()
 
-    def _show(self, file: Path, step: int) -> None:
-        images = {file.stem.rpartition("-")[0]: np.asarray(Image.open(file).convert("RGB"))[None]}
-        self._tell(lambda tracker: tracker.log_images(images, step=step) if hasattr(tracker, "log_images") else None)
+    def _show_new_pictures(self) -> None:
+        for file in sorted({*self.run.path.glob("samples/preview-*.png")} - self.pictures):
+            self.pictures.add(file)
+            picture = np.asarray(Image.open(file).convert("RGB"))
+            name = file.stem.rpartition("-")[0]
+            self._tell(partial(show, name=name, picture=picture, step=self.at))
 
-    def _tell(self, act: Callable[[Any], Any]) -> None:
-        for tracker in list(self.trackers):
+    def _tell(self, act: Callable[[Kind, Any], None]) -> None:
+        for name, tracker in list(self.trackers.items()):
             try:
-                act(tracker)
+                act(TRACKERS[name], tracker)
             except Exception as error:  # of somebody's network or disk: the training goes on without it
-                self.trackers.remove(tracker)
-                say(f"{type(tracker).__name__} failed and is left out: {error}")
+                del self.trackers[name]
+                say(f"--track {name} failed and is left out: {first_line(error)}")
 
     def finish(self) -> None:
-        self._tell(lambda tracker: tracker.finish())
+        self._show_new_pictures()  # the last ones are drawn after the last line of the log
+        self._tell(lambda _, tracker: tracker.finish())
+
+
+def show(kind: Kind, tracker: Any, name: str, picture: np.ndarray, step: int) -> None:
+    kind.show(tracker, name, picture, step)
+
+
+def started(name: str, run: RunDirectory) -> Any:
+    """Told of the settings. One that cannot begin is refused, before hours are spent that it was to follow."""
+    config = run.config
+    about = {"method": config["method"], "data": config["data"]["name"], "labels": config["labels"]}
+    try:
+        kind: Any = tracking.LOGGER_TYPE_TO_CLASS[name]
+        tracker = kind(**TRACKERS[name].made_with(run))
+        tracker.start()
+        tracker.store_init_configuration(about | {"seed": config["seed"]} | flat(config["settings"]))
+    except Exception as error:  # of an account, a network, a version
+        raise SelfcalError(
+            f"--track {name} cannot begin: {first_line(error)}; nothing is trained yet, and without it the same "
+            "command goes on"
+        ) from None
+    return tracker
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def flat(settings: Mapping[str, Any]) -> dict[str, Any]:
