@@ -49,14 +49,14 @@ def small(words):
     return kept + [part for option in wanted.items() for part in option]
 
 
-def prepare(folder: Path, page: str):
+def prepare(folder: Path, page: Path):
     """What the pages take for granted: photos of two classes, and a pipeline of diffusers that makes such."""
     digits = load_data("digits")
     for place, image in enumerate(pixels(digits.x[:90].numpy())):
         kind = folder / "photos" / ("defect" if digits.y[place] < 5 else "good" if place % 3 else "unlabeled")
         kind.mkdir(parents=True, exist_ok=True)
         as_image(image).save(kind / f"{place}.png")
-    if "ddpm-photos" not in page:
+    if "ddpm-photos" not in page.read_text("utf-8"):
         return
     from tiny_pipelines import train
 
