@@ -7,6 +7,8 @@ import json
 import pytest
 import torch
 
+from selfcal.data.sources import load_data
+
 diffusers = pytest.importorskip("diffusers")
 
 GUIDE = {"classifier.width": 64, "classifier.steps": 300}  # enough to obey
@@ -32,15 +34,10 @@ def save(path, scheduler, **changes):
     return path
 
 
-def rewrite(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-def train(path, x, width=16, steps=150):
-    """A tiny DDPM of the images x, trained and saved with diffusers alone: in seconds, and it denoises them."""
+def save_trained(path, steps=150):
+    """A tiny DDPM of digits, trained and saved with diffusers alone."""
     torch.manual_seed(0)
-    torch.set_num_threads(1)
-    net, scheduler = tiny_unet(width=width), diffusers.DDPMScheduler()
+    x, net, scheduler = load_data("digits").x, tiny_unet(width=16), diffusers.DDPMScheduler()
     optimiser = torch.optim.Adam(net.parameters())
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = 4e-3 * (1 - step / steps)
@@ -52,3 +49,7 @@ def train(path, x, width=16, steps=150):
         optimiser.step()
     diffusers.DDPMPipeline(net, scheduler).save_pretrained(path)
     return path
+
+
+def rewrite(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import selfcal
-from selfcal.data.sources import load_data
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
     """A tiny DDPM, trained and saved with diffusers alone."""
-    from tiny_pipelines import train  # here: it skips where there is no diffusers
+    from tiny_pipelines import save_trained  # here: it skips where there is no diffusers
 
-    return train(tmp_path_factory.mktemp("ddpm"), load_data("digits").x)
+    torch.set_num_threads(1)
+    return save_trained(tmp_path_factory.mktemp("ddpm"))
 
 
 @pytest.fixture(scope="session")

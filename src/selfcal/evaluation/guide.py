@@ -117,11 +117,17 @@ def guide_by_sigma(
 
     clean: what `clean_opinions` found, if it is known already.
     """
-    generator = subject.generator
     x, y, _ = guide_split(subject)
     clean = clean_opinions(subject, show_progress) if clean is None else clean
     if clean is None:
         return []
+    return quality_by_sigma(subject.generator, x, y, clean, show_progress)
+
+
+def quality_by_sigma(
+    generator: Generator, x: Examples, y: Tensor, clean: Tensor, show_progress: bool = False
+) -> list[dict[str, float]]:
+    """The same on any images x (N, *) of known classes y, of which `clean` (N, K) is what the guide makes of them."""
     rng, (draws, _) = torch.Generator().manual_seed(0), draws_and_images(generator.shape)
     smallest, *others = levels(generator)  # the smallest stands for clean images
     repeats, thinned = max(1, min(REPEATS, draws // len(x))), slice(None, None, -(-len(x) // draws))
