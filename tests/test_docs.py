@@ -32,6 +32,7 @@ SMALL = {  # the same commands in seconds: options that are set, and those that 
     "sample": ({"--steps": "3"}, []),
     "evaluate": ({"--count": "60", "--scales": "1,2", "--steps": "3"}, []),
     "demo": ({"--steps": "5", "--count": "60"}, []),
+    "doctor": ({"--minutes": "0.2"}, []),
     "toy": ({"--steps": "5", "--seeds": "1", "--methods": "cg,cg-sc-all", "--jobs": "1"}, []),
     "compare": ({"--steps": "3", "--seeds": "1", "--labels": "0.02", "--count": "60", "--scales": "paper"}, []),
 }

@@ -44,7 +44,7 @@ def healthy():
     return {
         "training": {"networks": [net], "asks_for_calibration": True, "sc_weight": 10.0, "preset_sc_weight": 10.0},
         "labels": {"labelled": 30, "examples": 1433, "fewest": 3},
-        "knows": {"on": "of the test split", "images": 364, "left_out": False, "tells": True, "by_sigma": quality,
+        "knows": {"on": "of the test split", "images": 364, "by": "held-out", "by_sigma": quality,
                   "labelled": [row | {"accuracy": 1.0} for row in quality]},
         "acts": [{"sigma": s, "guide": 0.4, "score": 0.3} for s in sigmas],
         "pulls": [{"sigma": s, "gain": 0.1} for s in sigmas],
@@ -119,9 +119,11 @@ def test_short_trainings_that_tell_little_make_no_finding(run):
     m = healthy()
     spoiled(m, "knows", "by_sigma", 0, "accuracy", value=0.3)
     spoiled(m, "knows", "by_sigma", 2, value={"sigma": 1.0, "accuracy": 0.1, "confidence": 0.9, "ece": 0.8})
-    m["knows"] |= {"left_out": True, "tells": False}
+    m["knows"]["by"] = None
     assert findings(m, Commands(run.directory)) == []
-    m["knows"]["tells"] = True
+    m["knows"]["by"] = "cross-fit"
+    assert [f.name for f in findings(m, Commands(run.directory))] == ["too-few-labels"], "no better than chance"
+    m["knows"]["by"] = "stand-in"
     assert [f.name for f in findings(m, Commands(run.directory))] == ["too-few-labels", "over-confident"]
 
 
@@ -157,13 +159,21 @@ def test_points_are_diagnosed_without_a_label_beyond_those_shown(run):
     before = {p.name for p in run.path.iterdir()}
     diagnosis = run.diagnose(minutes=0.5, held_out=False)
     knows = diagnosis.measured["knows"]
-    assert knows["left_out"]
-    assert "short trainings of" in knows["on"]
+    assert knows["by"] == "stand-in"
+    assert knows["images"] > 100
     assert len(knows["by_sigma"]) == len(diagnosis.measured["acts"]) == len(diagnosis.measured["pulls"]) == 9
     assert diagnosis.findings[0].name == "too-short"
     assert diagnosis.findings[0].title in str(diagnosis)
     new = {p.name for p in run.path.iterdir()} - before
     assert new <= {"doctor.json", "doctor.npz", "doctor-suspects.csv"}
+
+
+def test_where_labels_do_not_spread_short_trainings_judge(run, monkeypatch):
+    monkeypatch.setattr(measure, "TRUSTED_STAND_IN", 2.0)
+    knows = run.diagnose(minutes=0.5, held_out=False).measured["knows"]
+    assert knows["by"] == "cross-fit"
+    assert "short trainings of 40 steps" in knows["on"], "as long as the run's own"
+    assert len(knows["by_sigma"]) == 9
 
 
 def test_the_command_writes_a_page_that_opens_offline(images, capsys, monkeypatch):

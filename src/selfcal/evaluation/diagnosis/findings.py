@@ -19,9 +19,12 @@ FAULT, WARNING = "fault", "warning"
 COPIED, REACHED = 0.3, 0.7  # share of samples that are copies; coverage, of what real images reach
 FEWEST_SUSPECTS = 3
 TRUSTED = 0.6  # share of labels that the others confirm, below which leaving out says nothing
-GAP, CAUTIOUS_GAP = 0.2, 0.4  # accuracy on labelled images less that on others; than that of short trainings
 SKILL = 0.25  # of the way from chance to certainty
-ECE, CAUTIOUS_ECE = 0.15, 0.3  # the latter of short trainings, which are worse than the run's own guide
+LIMITS = {
+    "held-out": (0.2, 0.15),  # accuracy on labelled images less that on others; calibration error
+    "stand-in": (0.3, 0.25),  # labels that spread are sometimes wrong themselves
+    "cross-fit": (1.0, 1.0),  # short trainings tell whether the labels can be learned at all, and no more
+}
 GAIN = -0.05  # of the denoising loss, by guidance
 LEARNABLE = (0.03, 0.6)  # fraction of a zero score's loss that the score model has, where class and noise can be told
 
@@ -169,10 +172,10 @@ def overfits(m: Mapping[str, Any], c: Commands) -> Finding | None:
     table, own, labels = m["knows"]["by_sigma"], m["knows"]["labelled"], m["labels"]
     if not table:
         return few_labels(m, c)
-    if not m["knows"]["tells"]:
+    if m["knows"]["by"] is None:  # of trainings too short to tell
         return None
     accuracy, shown = table[0]["accuracy"], own[0]["accuracy"]
-    chance, gap = 1 / c.classes, CAUTIOUS_GAP if m["knows"]["left_out"] else GAP
+    chance, gap = 1 / c.classes, LIMITS[m["knows"]["by"]][0]
     if shown - accuracy < gap and accuracy >= chance + SKILL * (1 - chance):
         return None
     advice, command = c.more_labels(m["training"]["asks_for_calibration"])
@@ -210,10 +213,10 @@ def few_labels(m: Mapping[str, Any], c: Commands) -> Finding | None:
 
 
 def overconfident(m: Mapping[str, Any], c: Commands) -> Finding | None:
-    table = m["knows"]["by_sigma"] if m["knows"]["tells"] else []
+    by = m["knows"]["by"]
+    table = m["knows"]["by_sigma"] if by else []
     worst = max(table, key=lambda row: row["ece"], default=None)
-    least = CAUTIOUS_ECE if m["knows"]["left_out"] else ECE
-    if worst is None or worst["ece"] < least or worst["confidence"] < worst["accuracy"]:
+    if worst is None or worst["ece"] < LIMITS[by][1] or worst["confidence"] < worst["accuracy"]:
         return None
     advice, command = c.calibrated(m["training"]["asks_for_calibration"])
     return Finding(

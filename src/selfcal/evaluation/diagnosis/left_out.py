@@ -39,6 +39,8 @@ class LeftOut:
     places: Tensor  # (L,): of labelled examples, in the data
     given: Tensor  # (L,): their labels
     probabilities: Tensor  # (L, K): without the label itself; zeros where its class keeps too few others
+    others: Tensor  # (M,): of unlabelled examples, in the data
+    of_others: Tensor  # (M, K): what all labels say of these
 
     @property
     def judged(self) -> Tensor:
@@ -51,6 +53,13 @@ class LeftOut:
         if not judged.any():
             return None
         return float((self.probabilities.argmax(-1) == self.given)[judged].double().mean())
+
+    def clear(self) -> tuple[Tensor, Tensor]:
+        """Unlabelled examples, by their place in the data, of which one class is far likelier than any other; and
+        that class."""
+        best, second = self.of_others.topk(2, dim=1).values.unbind(1)
+        sure = (best > 0) & (best >= TIMES * second)
+        return self.others[sure], self.of_others.argmax(-1)[sure]
 
     @property
     def odds(self) -> Tensor:
@@ -73,8 +82,10 @@ def left_out(data: Dataset, labels: Tensor, show_progress: bool = False) -> Left
     rest = evenly(unlabelled, MOST - len(labelled)) if len(unlabelled) else unlabelled
     pick = torch.cat([labelled, rest])
     spread = spreading(features_of(data, pick, show_progress), len(labelled))
+    own, elsewhere = spread.split([len(labelled), len(rest)])
     given = labels[labelled]
-    return LeftOut(labelled, given, without_own(spread, F.one_hot(given, len(data.classes)).double()))
+    y = F.one_hot(given, len(data.classes)).double()
+    return LeftOut(labelled, given, without_own(own, y), rest, shares(elsewhere @ y / y.sum(0).clamp(min=1)))
 
 
 def features_of(data: Dataset, pick: Tensor, show_progress: bool) -> Tensor:
@@ -92,17 +103,20 @@ def without_own(spread: Tensor, y: Tensor) -> Tensor:
     mass = (spread - spread.diag().diag()) @ y
     others = y.sum(0) - y  # (L, K): labels of each class without the one in question
     own = (others * y).sum(-1)
-    mean = mass / others.clamp(min=1)
-    share = mean / mean.sum(-1, keepdim=True).clamp(min=1e-300)
-    return torch.where((own >= OTHERS)[:, None], share, 0.0)
+    return torch.where((own >= OTHERS)[:, None], shares(mass / others.clamp(min=1)), 0.0)
+
+
+def shares(mass: Tensor) -> Tensor:
+    """(N, K): of each row's sum; zeros where no label reaches."""
+    return mass / mass.sum(-1, keepdim=True).clamp(min=1e-300)
 
 
 def spreading(x: Tensor, labelled: int, k: int = NEIGHBOURS, alpha: float = ALPHA) -> Tensor:
-    """(I − α S)⁻¹ among the first `labelled` of the points x (N, D)."""
+    """(N, labelled): the columns of (I − α S)⁻¹ that belong to the first `labelled` of the points x (N, D)."""
     s = normalised(neighbour_weights(x, k))
     system = torch.eye(len(x), dtype=torch.float64) - alpha * s
     columns = torch.eye(len(x), labelled, dtype=torch.float64)
-    return torch.linalg.solve(system, columns)[:labelled]
+    return torch.linalg.solve(system, columns)
 
 
 def neighbour_weights(x: Tensor, k: int) -> Tensor:

@@ -17,7 +17,7 @@ from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation.diagnosis.copies import copies
 from selfcal.evaluation.diagnosis.cross_fit import FEWEST_STEPS, cross_fitted, on_images
-from selfcal.evaluation.diagnosis.left_out import left_out
+from selfcal.evaluation.diagnosis.left_out import LeftOut, left_out
 from selfcal.evaluation.diagnosis.pull import pull_by_sigma
 from selfcal.evaluation.diagnosis.training_log import training_log
 from selfcal.evaluation.effort import seconds_per_sample
@@ -34,6 +34,8 @@ from selfcal.evaluation.label_free import guides_classes
 from selfcal.training.directory import RunDirectory
 
 ENOUGH = 20  # images of known class that were never seen, from which accuracy is told of them
+HELD_OUT, STAND_IN, CROSS_FIT = "held-out", "stand-in", "cross-fit"  # by what the guide is judged
+TRUSTED_STAND_IN = 0.8  # share of labels that the others confirm, from which they stand in for unknown ones
 SAMPLES = (50, 500)  # drawn at the usual λ: at least, at most
 CURVE, FLAT = 300, 1.05  # samples of each λ, at most; distances that count as equal, over the best
 SHOWN = 10  # pictures of samples beside their nearest labelled image
@@ -72,8 +74,10 @@ class Measured:
 
 def measured(e: Examination) -> Measured:
     """All of it; a run without a guide has no answer to some questions."""
-    e.note("does the guide know? accuracy and calibration over the noise")
-    numbers: dict[str, Any] = {"training": training_log(e.run).in_json(), "labels": of_labels(e), "knows": knows(e)}
+    e.note("are labels wrong, and does the guide know? each label left out in turn; accuracy over the noise")
+    spread = left_out(e.subject.data, e.subject.labels, e.show_progress)
+    numbers: dict[str, Any] = {"training": training_log(e.run).in_json(), "labels": of_labels(e)}
+    numbers["knows"] = knows(e, spread)
     e.note("does calibration act, and which way does it pull?")
     numbers["acts"] = learned_by_sigma(e.subject, e.show_progress)
     scale, by = scale_of(e)
@@ -82,8 +86,7 @@ def measured(e: Examination) -> Measured:
     samples = drawn(e, scale, samples_within(e, e.seconds(0.25), SAMPLES))
     found = copies(samples, e.subject.data, e.subject.labels)
     numbers["copies"] = {"samples": len(samples), "scale": scale, **found.in_json()}
-    e.note("are labels wrong? each is left out in turn")
-    suspects, pictures = suspected(e)
+    suspects, pictures = suspected(e, spread)
     numbers["suspects"] = suspects
     numbers["scale"] = which_scale(e, scale, by)
     return Measured(numbers, pictures | beside(samples, found.nearest, e.subject.data.x))
@@ -95,28 +98,30 @@ def of_labels(e: Examination) -> dict[str, Any]:
     return {"labelled": int(counts.sum()), "examples": len(labels), "fewest": int(counts.min())}
 
 
-def knows(e: Examination) -> dict[str, Any]:
-    """On images whose labels the guide never saw, else by guides of a part of the labels; and on the labelled ones."""
+def knows(e: Examination, spread: LeftOut) -> dict[str, Any]:
+    """On images whose labels the guide never saw. Where nobody knows any, on unlabelled ones whose class the labels
+    make clear, if these are to be trusted; else by guides of a part of the labels. And on the labelled ones."""
+    nothing: dict[str, Any] = {"by": None, "on": None, "images": 0, "by_sigma": [], "labelled": []}
     if not e.has_guide:
-        return {"on": None, "images": 0, "left_out": False, "tells": False, "by_sigma": [], "labelled": []}
+        return nothing
+    generator, data, labels = e.subject.generator, e.subject.data, e.subject.labels
+    shown = labels != UNLABELED
+    found = nothing | {"labelled": on_images(generator, data.x[shown], labels[shown])}
     x, _, split = guide_split(e.subject)
-    shown = e.subject.labels != UNLABELED
-    own = on_images(e.subject.generator, e.subject.data.x[shown], e.subject.labels[shown])
     if len(x) >= ENOUGH:
         words = "of the test split" if split == "test" else split
-        table = guide_by_sigma(e.subject)
-        return {"on": words, "images": len(x), "left_out": False, "tells": True, "by_sigma": table, "labelled": own}
+        return found | {"by": HELD_OUT, "on": words, "images": len(x), "by_sigma": guide_by_sigma(e.subject)}
+    places, classes = spread.clear()
+    if len(places) >= ENOUGH and (spread.agreement or 0.0) >= TRUSTED_STAND_IN:
+        table = on_images(generator, data.x[places], classes)
+        words = "unlabelled, of the class that the labels around them make clear"
+        return found | {"by": STAND_IN, "on": words, "images": len(places), "by_sigma": table}
     table, steps = cross_fitted(e.run, e.subject, e.seconds(0.4), e.show_progress)
-    found = f"left out of short trainings of {steps:,} steps" if table else None
-    tells = steps >= min(FEWEST_STEPS, e.run.settings.classifier.steps)
-    return {
-        "on": found,
-        "images": int(shown.sum()),
-        "left_out": True,
-        "tells": tells,
-        "by_sigma": table,
-        "labelled": own,
-    }
+    if not table:
+        return found
+    by = CROSS_FIT if steps >= min(FEWEST_STEPS, e.run.settings.classifier.steps) else None
+    words = f"left out of short trainings of {steps:,} steps"
+    return found | {"by": by, "on": words, "images": int(shown.sum()), "by_sigma": table}
 
 
 def pulls(e: Examination, scale: float) -> list[dict[str, float]]:
@@ -147,9 +152,9 @@ def drawn(e: Examination, scale: float, count: int) -> Samples:
     return e.subject.generator.sample(y, Sampling(scale), e.seed, e.show_progress)
 
 
-def suspected(e: Examination) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def suspected(e: Examination, found: LeftOut) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Labels that the others contradict, by name, and their images."""
-    data, found = e.subject.data, left_out(e.subject.data, e.subject.labels, e.show_progress)
+    data = e.subject.data
     best_class = found.probabilities.scatter(1, found.given[:, None], -1.0).argmax(-1)
     rows: list[dict[str, Any]] = [
         {
