@@ -5,13 +5,14 @@ BIN    := $(VENV)/bin
 OUT    ?= runs/demo
 SITE   ?= build/site
 
-.PHONY: help setup demo test test-faults test-app lint bench clean
+.PHONY: help setup demo test test-faults test-app test-ray test-dist lint docs dist bench clean
 
 help:
 	@echo "make demo    train, sample and compare on digits with 2 % labels (writes $(OUT)/report.html)"
 	@echo "make test    run the tests"
 	@echo "make test-faults   the long form of tests/faults: kills, damage, full disks, hostile files"
 	@echo "make test-app      the web page in a browser (Debian's chromium); SELFCAL_APP_MINUTES=10 clicks at random for long"
+	@echo "make test-ray      a comparison on a Ray cluster of three nodes on this machine; installs Ray"
 	@echo "make lint    ruff, mypy, and the order of the rooms"
 	@echo "make docs    the documentation's site, in $(SITE)"
 	@echo "make dist    a wheel and a source archive, in dist/"
@@ -40,6 +41,10 @@ test-app: setup
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || { echo "make test-app needs a browser: apt-get install chromium" >&2; exit 1; }
 	$(BIN)/pip install --quiet --disable-pip-version-check 'playwright>=1.49'
 	$(BIN)/python -m pytest -s --timeout 1200 tests/app/browser.py
+
+test-ray: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
+	SELFCAL_RAY=1 $(BIN)/python -m pytest tests/cluster
 
 lint: setup
 	$(BIN)/ruff check .

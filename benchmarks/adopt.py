@@ -22,11 +22,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from diffusers import DDPMPipeline, DDPMScheduler, UNet2DModel
+from PIL import Image
 from torch import Tensor
 
 import selfcal
-from selfcal.core.files import read_json, write_arrays, write_json, write_text
+from selfcal.core.files import read_json, write_arrays, write_bytes, write_json, write_text
 from selfcal.data.sources import load_data
+from selfcal.diffusion.pictures import png
 
 GUIDES = ("fresh", "score", "score-frozen")
 SCALES = (1.5, 3.0, 6.0)  # λ, of which one is chosen on samples of its own
@@ -147,6 +149,18 @@ def table(reports: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
     return "\n".join(["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|", *rows]) + "\n"
 
 
+def beside_each_other(out: Path, method: str) -> None:
+    """The samples of the first seed's guides as one picture, in their order."""
+    files = [out / f"{guide}-{method}-0.png" for guide in GUIDES]
+    pictures = [Image.open(file).convert("RGB") for file in files if file.exists()]
+    if len(pictures) < len(GUIDES):  # one diverged
+        return
+    joined = Image.new("RGB", (sum(p.width + 24 for p in pictures) - 24, max(p.height for p in pictures)), "white")
+    for place, picture in enumerate(pictures):
+        joined.paste(picture, (place * (picture.width + 24), 0))
+    write_bytes(out / f"{method}.png", png(joined))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/adopt"))
@@ -154,7 +168,7 @@ def main() -> None:
     parser.add_argument("--ddpm-steps", type=int, default=4000)
     parser.add_argument("--guide-steps", type=int, default=1000)
     parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default="cg-sc-all", help="separated by commas")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -171,6 +185,8 @@ def main() -> None:
                 reports.setdefault((guide, method), []).append(report)
                 write_json(options.out / "adopt.json", [r for found in reports.values() for r in found])
                 write_text(options.out / "adopt.md", table(reports))
+    for method in options.methods.split(","):
+        beside_each_other(options.out, method)
     print(table(reports), json.dumps(vars(options), default=str), sep="\n")
 
 

@@ -89,7 +89,7 @@ def second_process() -> dict[str, tuple[float, bool]]:
         np.savez(folder / "some.npz", x=data.x.stored[:1000].numpy(), y=data.y[:1000].numpy())
         run = selfcal.train(folder / "some.npz", "cg", "all", folder / "run", steps=1, preset="fashion-small").path
         for name, words, file in (
-            ("sample", ("--count", 400, "--scale", "1", "--out", folder / "samples.npz"), folder / "samples.npz"),
+            ("sample", ("--count", 2000, "--scale", "1", "--out", folder / "samples.npz"), folder / "samples.npz"),
             ("evaluate", ("--count", 200, "--scales", "1,2", "--features", "identity"), run / "metrics.json"),
         ):
             seconds, made = [], []

@@ -21,6 +21,7 @@ from evaluation import evaluation_against_before
 from full_scale import forward_against_its_products, sc_step_in_a_process_of_its_own
 from heads import guide_steps
 from metrics import fid_against_sqrtm, many_points, neighbours_against_prdc
+from score_steps import SIZES, score_steps
 from selfcal.core.settings import Settings
 from selfcal.data.pool import Pool
 from selfcal.evaluation import features
@@ -171,6 +172,16 @@ def processes() -> None:
         say(f"two processes {name}", f"{faster:.2f}× faster than one, {bits}", "≥ 1.7×", faster >= 1.7 and same)
 
 
+def score_networks() -> None:
+    """Our U-Net's training step beside diffusers' of as many parameters, and beside the original's list of layers."""
+    for name in SIZES:
+        ratios, parameters = score_steps(name)
+        for rival, words in (("diffusers", "diffusers' UNet2DModel"), ("layers", "the original's layers")):
+            about = f"a step of {name} score network ({parameters['ours']:,} parameters)"
+            said = f"{ratios[rival]:.3f} of one of {words} ({parameters[rival]:,})"
+            say(about, said, "≤ 1.0", ratios[rival] <= 1.0)
+
+
 PARTS = {
     "steps": cost_of_a_step,
     "metrics": metrics,
@@ -179,6 +190,7 @@ PARTS = {
     "evaluation": evaluation,
     "memory": memory,
     "processes": processes,
+    "score-steps": score_networks,
     "samplers": default_sampler_against_pc,
 }
 

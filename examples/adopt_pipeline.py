@@ -16,7 +16,7 @@ net = UNet2DModel(8, 1, 1, layers_per_block=1, block_out_channels=(16, 32), norm
                   down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2)  # fmt: skip
 scheduler, x = DDPMScheduler(), load_data("digits").x
 optimiser = torch.optim.Adam(net.parameters(), 2e-3)
-for _ in range(max(30, steps // 2)):
+for _ in range(max(200, steps)):
     x0 = x[torch.randint(len(x), (32,))]
     z, t = torch.randn_like(x0), torch.randint(1000, (32,))
     loss = (net(scheduler.add_noise(x0, z, t), t).sample - z).square().mean()

@@ -21,6 +21,9 @@ from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Drawing, Samples
+from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
+from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed, of_diverged
+from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
 from selfcal.evaluation.history import added, recommended, weights_of
@@ -214,6 +217,32 @@ class Run:
         if self.team.is_main:
             self.directory.write("metrics.json", report)
         return report
+
+    def diagnose(
+        self,
+        minutes: float = DOCTORS_MINUTES,
+        seed: int = 0,
+        show_progress: bool | None = None,
+        held_out: bool = True,
+    ) -> Diagnosis:
+        """What is wrong with this run and what to do about it; writes RUN/doctor.json, of which `selfcal report RUN`
+        makes a page.
+
+            print(run.diagnose())
+
+        minutes: how long it may take, about. held_out: False judges as if no class were known but those that the
+        method was shown.
+        """
+        check_minutes(minutes)
+        self.check_begun()
+        _ = self.directory.metrics  # one that cannot be read is said now, not after the work
+        if self.diverged:
+            diagnosis = of_diverged(self.directory, self.diverged)
+        else:
+            subject = self._subject() if held_out else without_held_out(self._subject())
+            diagnosis = diagnosed(Examination(self.directory, subject, minutes, seed, wanted(show_progress)))
+        diagnosis.write(self.path)
+        return diagnosis
 
     def _subject(self, test_labels: str | Path | None = None) -> Subject:
         data = self.data if test_labels is None else judged_by(self.data, test_labels)

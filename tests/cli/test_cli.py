@@ -16,7 +16,7 @@ import selfcal
 from command_line import typed
 
 COMMANDS = ("demo", "methods", "train", "adopt", "sample", "evaluate", "compare", "report", "toy", "show", "export")
-COMMANDS += ("app", "suggest")
+COMMANDS += ("app", "suggest", "doctor", "info")
 QUICK = ("--set", "score.width=16", "--set", "classifier.width=16")
 
 

@@ -12,6 +12,8 @@ def test_presets_hold_differences_and_changes_win():
     assert resolve("digits", {"terms.sc_weight": 10}).terms.sc_weight == 10
     assert resolve("digits", steps=7).score.steps == 7
     assert resolve("digits", ["classifier.steps=9"], steps=7).classifier.steps == 9
+    assert resolve("fashion-small").score.sigma_centre == 0.67
+    assert resolve("fashion-small", ["score.sigma_centre=none"]).score.sigma_centre is None
 
 
 @pytest.mark.parametrize("name", presets())
@@ -26,6 +28,7 @@ def test_every_preset_is_valid(name):
         (["terms.sc_weight"], "not of the form key=value"),
         (["score.steps=many"], r"setting score\.steps = 'many'"),
         (["score.lr=-1"], "greater than 0"),
+        (["score.lr=none"], r"setting score\.lr = None"),
         (["noise.sigma_min=nan"], r"noise\.sigma_min"),
         (["noise.sigma_max=0.001"], "larger than noise.sigma_min"),
     ],

@@ -23,6 +23,7 @@ from selfcal.experiments.compare.board import Board, in_words
 from selfcal.experiments.compare.grid import apart, canonical
 from selfcal.experiments.compare.page import print_comparison, write_page
 from selfcal.experiments.compare.runner import Runner
+from selfcal.experiments.workers import Workers
 from selfcal.training.lock import sole_owner
 
 BUDGET = {"steps": 5, "count": 40, "jobs": 1}
@@ -144,7 +145,7 @@ def test_seeds_may_share_one_score_model(grid):
 def test_cells_wait_for_their_seeds_score_model_and_fail_with_it(grid, tmp_path):
     """Without a score model no cell that needs one is begun; the others are not held up."""
     copy = Grid.open(tmp_path / "new", grid.protocol, [Cell("cg", "0.02", 5), Cell("cond", "0.02", 5)])
-    runner = Runner(copy, 2, Board(copy, show=False))
+    runner = Runner(copy, Workers(2), Board(copy, show=False))
     guided, conditional = copy.cells
     assert [task.name for task in runner.in_order(copy.cells)].count("score model · seed 5") == 1
     assert runner.is_ready(conditional)
@@ -202,7 +203,7 @@ def test_the_report_command_names_what_is_missing(tmp_path):
 
 def test_time_left_goes_by_the_pace_of_what_is_done_and_counts_what_is_under_way(grid):
     cell = Cell("cg", "0.02", 0)
-    runner = Runner(grid, 2, Board(grid, show=False))
+    runner = Runner(grid, Workers(2), Board(grid, show=False))
     assert runner.seconds_left() is None
     runner.work_done, runner.seconds_of_work = runner.units(cell), 100.0
     runner.waiting = [cell]

@@ -112,6 +112,51 @@ def test_live_models_are_adopted(trained):
     assert "no scheduler beside it" in open_source(pipeline.unet, data).words
 
 
+def noised(kind, x0, z):
+    """What a trainer of each kind feeds its network, and what it asks for."""
+    if kind == "ve":  # data in [0, 1]; F(x, σ) is the score
+        sigma = 0.01 * 5000 ** torch.rand(len(x0))[:, None, None, None]
+        return (x0 + 1) / 2 + sigma * z, sigma.flatten(), lambda out: sigma * out + z
+    scheduler = KINDS[kind]
+    if kind.startswith("edm"):
+        sigma = (1.2 * torch.randn(len(x0)) - 0.5).exp()[:, None, None, None]
+        noisy = x0 + sigma * z
+        seen = scheduler.precondition_inputs(noisy, sigma)
+        weight = (sigma**2 + 0.25).sqrt() / (0.5 * sigma)
+        told = scheduler.precondition_noise(sigma.flatten())
+        return seen, told, lambda out: weight * (scheduler.precondition_outputs(noisy, out, sigma) - x0)
+    t = torch.randint(1000, (len(x0),))
+    wanted = {"epsilon": z, "v_prediction": scheduler.get_velocity(x0, z, t), "sample": x0}[kind]
+    return scheduler.add_noise(x0, z, t), t, lambda out: out - wanted
+
+
+KINDS = {kind: diffusers.DDPMScheduler(prediction_type=kind) for kind in ("epsilon", "v_prediction", "sample")}
+KINDS |= {"edm": diffusers.EDMEulerScheduler(sigma_data=0.5), "ve": diffusers.ScoreSdeVeScheduler(sigma_max=50.0)}
+
+
+@pytest.mark.parametrize("kind", ["v_prediction", "sample", "edm", "ve"])
+def test_models_trained_to_predict_other_things_pass_on_real_images(tmp_path, kind):
+    """Each is trained as its kind is, for seconds, and then believed; read as another kind it is not."""
+    torch.manual_seed(0)
+    data = load_data("digits")
+    net = tiny_unet(width=16, **({"time_embedding_type": "fourier"} if kind == "ve" else {}))
+    optimiser = torch.optim.Adam(net.parameters())
+    for step in range(200):
+        optimiser.param_groups[0]["lr"] = 4e-3 * (1 - step / 200)
+        x0 = data.x[torch.randint(len(data.x), (32,))]
+        seen, told, missed = noised(kind, x0, torch.randn_like(x0))
+        loss = missed(net(seen, told).sample).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    diffusers.DDPMPipeline(net, diffusers.DDPMScheduler()).save_pretrained(tmp_path / "p")
+    KINDS[kind].save_pretrained(tmp_path / "p" / "scheduler")
+    assert "denoises real examples" in open_source(tmp_path / "p", data).words
+    KINDS["epsilon"].save_pretrained(tmp_path / "p" / "scheduler")
+    with pytest.raises(SelfcalError, match=r"does not (predict|denoise)|another schedule"):
+        open_source(tmp_path / "p", data)
+
+
 def test_a_bare_network_that_is_no_ddpm_is_refused(tmp_path):
     """Nothing says how it was trained, and taken as DDPM it does not denoise."""
     tiny_unet().save_pretrained(tmp_path / "p")

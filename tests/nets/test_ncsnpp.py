@@ -99,3 +99,23 @@ def test_attention_is_torchs():
     )
     expected = (x + expected.transpose(1, 2).reshape(x.shape)) / 2**0.5
     torch.testing.assert_close(attention(x), expected)
+
+
+def test_memory_and_layers_chosen_for_speed_change_no_number():
+    """Channels last, and torch's own layers where no gradient is trained: the same values, gradients and inner ones."""
+    plain, quick = (stirred(NCSNpp(3, **SMALL)) for _ in range(2))
+    quick.load_state_dict(plain.state_dict())
+    assert quick.channels_last
+    plain.channels_last = False
+    for layer in plain.modules():
+        if hasattr(layer, "twice"):
+            assert not layer.twice, "a score model is differentiated once"
+            layer.twice = True
+    x, sigma = torch.randn(2, 3, 8, 8, dtype=torch.float64), torch.tensor([0.1, 2.0], dtype=torch.float64)
+    found = []
+    for network in (plain, quick):
+        at = x.clone().requires_grad_()
+        out = network(at, sigma)
+        (slope,) = torch.autograd.grad(out.square().sum(), at, create_graph=True)
+        found.append([out, slope, *torch.autograd.grad(slope.square().sum(), list(network.parameters())[:6])])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)

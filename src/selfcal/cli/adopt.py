@@ -43,9 +43,7 @@ def adopt(
     subfolder
         The folder of the network within the pipeline's, for instance unet_ema.
     guide_on
-        score: on the adopted network's own features; score-frozen: which stay as they are; fresh: a network of its own.
-        Left out: score for images above 12 pixels, where it was best; fresh for smaller ones, where another network
-        is asked for, and where it would take days.
+        score: on the adopted network's features; score-frozen: as they are; fresh: on none. Left out: what was best.
     steps
         Training steps of the guide, instead of the preset's.
     """

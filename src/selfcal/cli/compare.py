@@ -39,6 +39,8 @@ def compare(
     seeds: Whole = 3,
     out: Path,
     jobs: Whole | None = None,
+    on: str | None = None,
+    needs: str = "",
     steps: Steps = None,
     count: Count | None = None,
     vary: Vary = None,
@@ -72,7 +74,11 @@ def compare(
     label_free
         Also record in each cell's outcome which λ would be chosen without labels, and what that costs.
     jobs
-        Cells at a time; as many as there are cores, or one on a GPU, if left out.
+        Cells at a time; as many as there are cores, or one on a GPU, if left out; on a cluster, as many as fit.
+    on
+        "ray" or "ray:ADDRESS": hand the cells to that Ray cluster, whose nodes all see OUT (docs/scaling.md).
+    needs
+        Of each cell on a cluster, for instance cpus=4,gpus=0.5; one CPU if left out.
     """
     from selfcal.experiments.compare import compare as run_comparison
 
@@ -87,6 +93,8 @@ def compare(
         "label_free": label_free,
         "preset": preset,
         "jobs": jobs,
+        "on": on,
+        "needs": needs,
     }
     options |= reading.choices() | {"settings": changes or [], "command": shlex.join(["selfcal", *sys.argv[1:]])}
     print_end(run_comparison(data, rows, names(labels), seeds, out, show_progress=True, **options))

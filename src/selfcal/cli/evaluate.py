@@ -66,9 +66,7 @@ def evaluate(
     options: dict[str, Any] = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
     options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
     options["features"] = features if inception_weights is None else f"inception:{inception_weights}"
-    report = the_run.evaluate(show_progress=True, **options)
-    if the_run.team.is_main:
-        print_report(the_run, report)
+    print_report(the_run, the_run.evaluate(show_progress=True, **options))
 
 
 def wanted_scales(text: str | None, grids: Mapping[str, tuple[float, ...]]) -> list[float] | str:
@@ -84,11 +82,13 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
     from selfcal.core.files import write_text
     from selfcal.training.directory import divergence_in_words
 
+    if not run.team.is_main:
+        return
     if report["diverged"]:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
     say_unfinished(run)
-    print_numbers(run, report["results"], str(run.path))
+    print_numbers(run.config["method"], report["results"], str(run.path))
     if report["guide"]:
         clean = report["guide"][0]
         out_console.print(
@@ -149,8 +149,9 @@ def print_learned(report: dict[str, Any]) -> None:
         say(f"the score model's, at the same noise: {', '.join(parts)}")
 
 
-def print_numbers(run: Run, results: list[dict[str, Any]], title: str) -> None:
+def print_numbers(method: str, results: list[dict[str, Any]], title: str) -> None:
+    from selfcal.methods.table import find
     from selfcal.report.tables import print_results
 
-    strength = "λ" if run.method.guide == "classifier" else "w"  # of classifier-free guidance
+    strength = "λ" if find(method).guide == "classifier" else "w"  # of classifier-free guidance
     print_results(out_console, results, title, strength)

@@ -10,6 +10,7 @@ from selfcal.cli.terminal import app, say, say_unfinished
 
 if TYPE_CHECKING:
     from selfcal.diffusion.sample_files import Passing
+    from selfcal.diffusion.samples import Drawing
     from selfcal.run import Run
 
 
@@ -42,7 +43,7 @@ def sample(
     out
         x.npz (numbers), x.zip (PNGs by class), x.png (one picture of all), or a folder; RUN/samples/set-… if left out.
     """
-    from selfcal.diffusion.sample_files import check_target, next_folder, write
+    from selfcal.diffusion.sample_files import check_target, next_folder
     from selfcal.run import load
 
     the_run = load(run, together=True)
@@ -51,13 +52,19 @@ def sample(
         check_target(target, is_image=len(the_run.shape) == 3)
     named = None if classes is None else the_run.classes_named(classes)
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
-    drawing = the_run.draw(named, count, show_progress=True, **choices)
-    if not the_run.team.is_main:
-        for _ in drawing.parts():  # drawn here, written by the main process
+    write_while_drawing(the_run, the_run.draw(named, count, show_progress=True, **choices), target)
+
+
+def write_while_drawing(run: Run, drawing: Drawing, target: Path) -> None:
+    """Of several processes all draw, and the main one writes."""
+    from selfcal.diffusion.sample_files import write
+
+    if not run.team.is_main:
+        for _ in drawing.parts():
             pass
         return
     written = write(drawing, target)
-    say_unfinished(the_run)
+    say_unfinished(run)
     say(f"{len(drawing)} samples in {target}{write_grid(written, target)}")
 
 

@@ -27,21 +27,21 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     json_
         Print everything as JSON.
     """
-    from selfcal.run import load
+    from selfcal.training.description import config_of, describe, stages_of
 
-    the_run = load(run)
-    about = the_run.describe()
+    config = config_of(run)
+    about = describe(run, config)
     if json_:
         print(json.dumps(about, indent=1, ensure_ascii=False))
         return
-    out_console.print(table_of(about, {stage.role for stage in the_run.stages}))
+    out_console.print(table_of(about, {stage.role for stage in stages_of(config)}))
     for problem in about["damaged"].values():
         say(problem)
     if about["diverged"]:
         out_console.print(f"diverged: {about['diverged']}", highlight=False)
     if about["metrics"] and about["metrics"]["results"]:
         try:
-            print_numbers(the_run, about["metrics"]["results"], "metrics.json")
+            print_numbers(about["method"], about["metrics"]["results"], "metrics.json")
             if about["metrics"].get("earlier"):
                 say(f"{len(about['metrics']['earlier'])} earlier evaluation(s) are in {run / 'metrics.json'}")
         except (KeyError, TypeError, ValueError, AttributeError):
@@ -95,7 +95,7 @@ def settings_in_words(values: dict[str, Any]) -> str:
             f", made by {made}" if made else ""
         )
     if values.get("network") == "adopted":
-        from selfcal.interop.diffusers import in_words
+        from selfcal.nets.foreign_schedules import in_words
 
         return f"adopted: {in_words(values['adopted'])}"
     return "  ".join(f"{k}={v}" for k, v in values.items() if not isinstance(v, dict))

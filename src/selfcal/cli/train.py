@@ -81,8 +81,17 @@ def print_end(run: Run) -> None:
         )
     if previews := sorted((run.path / "samples").glob("preview-*.png"), key=lambda p: p.stat().st_mtime):
         say(f"Pictures on the way: {run.path / 'samples'}/preview-*.png, the last of them {previews[-1]}")
+    point_to_the_doctor(run)
     say(
         f"{run.path} is finished: {run.method.title}, "
         f"{run.config['labelled']} of {run.config['data']['examples']} training examples labelled.\n"
         f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}"
     )
+
+
+def point_to_the_doctor(run: Run) -> None:
+    """Where a look at the run's files alone finds something odd."""
+    from selfcal.evaluation.diagnosis.training_log import looks_off
+
+    if odd := looks_off(run.directory):
+        say(f"Something looks off: {'; '.join(odd)}. What follows from it and what to do: selfcal doctor {run.path}")

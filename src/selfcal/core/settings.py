@@ -240,11 +240,12 @@ def keys() -> dict[str, Any]:
     return Settings().dotted()
 
 
-def _split(change: str) -> tuple[str, str]:
+def _split(change: str) -> tuple[str, str | None]:
+    """ "score.sigma_centre=none" takes a preset's value back."""
     key, equals, value = change.partition("=")
     if not equals:
         raise SelfcalError(f"--set {change!r} is not of the form key=value")
-    return key.strip(), value.strip()
+    return key.strip(), None if value.strip().lower() == "none" else value.strip()
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ def load(path: Path) -> Dataset:
     uint8 images stand for [−1, 1]; float images must already be there. y holds whole numbers or names;
     a negative number or an empty name means unlabelled.
     """
-    return from_arrays(_read(path), path.stem, str(path))
+    return from_arrays(read_arrays(path, ARRAYS, needed="x"), path.stem, str(path))
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], name: str, path: str) -> Dataset:
@@ -55,16 +55,17 @@ def from_arrays(arrays: Mapping[str, np.ndarray], name: str, path: str) -> Datas
     )
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, known: Collection[str], needed: str | None = None) -> dict[str, np.ndarray]:
     """The arrays we know by name. Sizes are those that the headers declare, checked before unpacking."""
     if path.is_file() and not zipfile.is_zipfile(path):
         raise SelfcalError(f"{path} cannot be read as an .npz archive: it is not one")
     try:
         with zipfile.ZipFile(path) as archive:
             entries = {e.filename.removesuffix(".npy"): e for e in archive.infolist()}
-            if "x" not in entries:
-                raise SelfcalError(f"{path} has no array 'x'; it holds {', '.join(sorted(entries)[:20]) or 'nothing'}")
-            return {name: _array(archive, e, path) for name, e in entries.items() if name in ARRAYS}
+            if needed is not None and needed not in entries:
+                holds = ", ".join(sorted(entries)[:20]) or "nothing"
+                raise SelfcalError(f"{path} has no array {needed!r}; it holds {holds}")
+            return {name: _array(archive, e, path) for name, e in entries.items() if name in known}
     except SelfcalError:
         raise
     except FileNotFoundError:

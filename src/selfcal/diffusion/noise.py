@@ -8,11 +8,13 @@ more often where images take shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from selfcal.diffusion.scores import like
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Noise:
 
     def draw(self, count: int, rng: torch.Generator | None = None) -> Tensor:
         """(count,): ln σ uniform, or ~ N(ln centre, spread²) cut off at both ends (Karras et al. 2022)."""
+        import torch  # here: a row of the method table is described without it
+
         t = torch.rand(count, generator=rng)
         if self.centre is None:
             return self.sigma_min * (self.sigma_max / self.sigma_min) ** t
@@ -47,18 +51,24 @@ class Noise:
 
     def perturb(self, x0: Tensor, y: Tensor, rng: torch.Generator | None = None) -> Noisy:
         """Every example with a σ and a noise of its own."""
+        import torch
+
         sigma = self.draw(len(x0), rng)
         z = torch.randn(x0.shape, generator=rng)
         return Noisy(x0, y, sigma, z, x0 + like(sigma, x0) * z)
 
     def geometric(self, steps: int) -> Tensor:
         """`steps` levels with equal ratios from σ_max to σ_min, then 0: the paper's discretisation."""
+        import torch
+
         t = torch.linspace(1, 0, steps, dtype=torch.float64)
         sigmas = self.sigma_min * (self.sigma_max / self.sigma_min) ** t
         return torch.cat([sigmas, sigmas.new_zeros(1)]).float()
 
     def karras(self, steps: int, rho: float = 7.0) -> Tensor:
         """`steps` levels from σ_max to σ_min, denser near σ_min (Karras et al. 2022, eq. 5), then 0."""
+        import torch
+
         t = torch.linspace(0, 1, steps, dtype=torch.float64)
         low, high = self.sigma_min ** (1 / rho), self.sigma_max ** (1 / rho)
         sigmas = (high + t * (low - high)) ** rho

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from selfcal.core.comparable import ENOUGH
 from selfcal.core.errors import SelfcalError
 from selfcal.core.progress import say
 from selfcal.core.team import Team
@@ -20,11 +21,17 @@ from selfcal.diffusion.samples import Samples
 from selfcal.evaluation import choice, effort
 from selfcal.evaluation import features as extractors
 from selfcal.evaluation.features import Features
-from selfcal.evaluation.guide import Subject, ece_interval, guide_by_sigma, guide_split, learned_by_sigma
+from selfcal.evaluation.guide import (
+    Subject,
+    clean_opinions,
+    ece_interval,
+    guide_by_sigma,
+    guide_split,
+    learned_by_sigma,
+)
 from selfcal.evaluation.label_free import guides_classes
 from selfcal.evaluation.reference import NEIGHBOURS, Reference, has_class_references
 from selfcal.metrics import interval
-from selfcal.metrics.comparable import ENOUGH
 
 ALONE = ("unconditional", "classifier-only-unconditional", "classifier-only")  # rows of guidance.GUIDES
 SELECTION = 10_000  # added to the seed of the samples on which λ is chosen
@@ -62,7 +69,8 @@ def evaluate(
     team = subject.generator.team
     judge = extractors.find(asked.features, subject.data, show_progress, team)
     reference = Reference(subject.data, judge, show_progress, team)
-    guide, learned = guide_by_sigma(subject, show_progress), learned_by_sigma(subject, show_progress)
+    clean = clean_opinions(subject, show_progress)
+    guide, learned = guide_by_sigma(subject, show_progress, clean), learned_by_sigma(subject, show_progress)
     about = provenance(subject, judge, reference, plan.count) | of_the_guide(guide, learned)
 
     def draw(count: int, seed: int, **changes: Any) -> Samples:
@@ -72,7 +80,7 @@ def evaluate(
     few, other = plan.for_choosing, asked.seed + SELECTION
     trials = tried(scales, lambda scale: draw(few, other, scale=scale), reference, subject, asked)
     best = choice.chosen(scales, trials)
-    calibration = ece_interval(subject) if guide and asked.intervals else {}
+    calibration = ece_interval(subject, clean) if guide and asked.intervals else {}
     reported = list(scales) if reports_all else [fallback(best, scales, subject)]
 
     def drawn(scale: float) -> Samples:
@@ -81,13 +89,8 @@ def evaluate(
         return samples
 
     found = in_turn(reported, drawn, lambda s: measured(s, reference, calibration, asked.intervals), team)
-    results = [
-        about
-        | {"scale": scale, "sample_seed": asked.seed}
-        | found[scale]
-        | of_the_choice(scale, best, trials.get(scale, {}))
-        for scale in reported
-    ]
+    about["sample_seed"] = asked.seed
+    results = [about | {"scale": s} | found[s] | of_the_choice(s, best, trials.get(s, {})) for s in reported]
     return {
         "results": results,
         "chosen": best.in_json(results, selection := [{"scale": s, **values} for s, values in trials.items()]),

@@ -25,6 +25,7 @@ from selfcal.evaluation import efficientnet, inception, judge, linear_judge
 from selfcal.evaluation.cache import keep, kept
 
 BATCH = 500
+HOW = "channels-last"  # what else the last bits of cached features depend on
 LARGE = 50  # images at a time for networks that enlarge them
 LEAST = 10
 SMALLEST_PHOTO = 24  # pixels: smaller ones, enlarged, are unlike what a network of photos has seen
@@ -182,7 +183,7 @@ def reference(judge: Features, data: Dataset, show_progress: bool = False, team:
     if judge.name in ("pixels", "points"):  # the numbers themselves need no cache
         return torch.cat([judge.embed(part) for part in data.x.split(BATCH)])
 
-    name = f"features-{judge.sha256[:32]}-{data.sha256[:32]}"
+    name = f"features-{judge.sha256[:32]}-{data.sha256[:32]}-{HOW}"
     found = team.from_main(lambda: kept(name))
     if found is None:
         found = {"features": shared_features(judge, data, show_progress, team)}

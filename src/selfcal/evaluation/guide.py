@@ -94,10 +94,13 @@ def evenly(x: Examples, most: int) -> Tensor:
     return x[:: max(1, -(-len(x) // most))]
 
 
-def ece_interval(subject: Subject) -> dict[str, list[float] | None]:
-    """The interval of the guide's calibration error on clean images, leaving out a tenth of the images in turn."""
+def ece_interval(subject: Subject, clean: Tensor | None = None) -> dict[str, list[float] | None]:
+    """The interval of the guide's calibration error on clean images, leaving out a tenth of the images in turn.
+
+    clean: what `clean_opinions` found, if it is known already.
+    """
     x, y, _ = guide_split(subject)
-    probabilities = shared_opinions(subject.generator, x)
+    probabilities = shared_opinions(subject.generator, x) if clean is None else clean
 
     def of(mask: Tensor) -> dict[str, float | None]:
         return {"ece": metrics.expected_calibration_error(probabilities[mask], y[mask])}
@@ -107,27 +110,37 @@ def ece_interval(subject: Subject) -> dict[str, list[float] | None]:
     return interval.jackknife(of, of(torch.ones(len(x), dtype=torch.bool)), len(x))
 
 
-def guide_by_sigma(subject: Subject, show_progress: bool = False) -> list[dict[str, float]]:
-    """Accuracy and calibration of the guide at σ_min (clean images) and at growing noise; nothing without a guide."""
-    generator = subject.generator
+def guide_by_sigma(
+    subject: Subject, show_progress: bool = False, clean: Tensor | None = None
+) -> list[dict[str, float]]:
+    """Accuracy and calibration of the guide at σ_min (clean images) and at growing noise; nothing without a guide.
+
+    clean: what `clean_opinions` found, if it is known already.
+    """
     x, y, _ = guide_split(subject)
-    if "classifier" not in generator.networks or not len(x):
+    clean = clean_opinions(subject, show_progress) if clean is None else clean
+    if clean is None:
         return []
+    return quality_by_sigma(subject.generator, x, y, clean, show_progress)
+
+
+def quality_by_sigma(
+    generator: Generator, x: Examples, y: Tensor, clean: Tensor, show_progress: bool = False
+) -> list[dict[str, float]]:
+    """The same on any images x (N, *) of known classes y, of which `clean` (N, K) is what the guide makes of them."""
     rng, (draws, _) = torch.Generator().manual_seed(0), draws_and_images(generator.shape)
-    found, many = {}, len(levels(generator))
-    own = generator.team.mine([float(len(x)), *[float(min(draws, REPEATS * len(x)))] * (many - 1)])
+    smallest, *others = levels(generator)  # the smallest stands for clean images
+    repeats, thinned = max(1, min(REPEATS, draws // len(x))), slice(None, None, -(-len(x) // draws))
+    own, found = generator.team.mine([1.0] * len(others)), {}
     with bar("the guide at every noise", len(own), show=show_progress and is_large(x.shape[1:])) as tick:
-        for i, sigma in enumerate(levels(generator)):
-            repeats = 1 if i == 0 else max(1, min(REPEATS, draws // len(x)))
-            thinned = slice(None, None, 1 if i == 0 else -(-len(x) // draws))
-            noisy: Examples = x  # the smallest level stands for clean images
-            if i > 0:
-                some_of_them = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
-                noisy = some_of_them + sigma * torch.randn(some_of_them.shape, generator=rng)
+        for i, sigma in enumerate(others):
+            noisy = x[thinned].repeat(repeats, *[1] * (x.ndim - 1))
+            noisy = noisy + sigma * torch.randn(noisy.shape, generator=rng)
             if i in own:
-                found[i] = {"sigma": sigma, **quality(generator, noisy, sigma, y[thinned].repeat(repeats))}
+                seen = opinions(generator, noisy, sigma)
+                found[i] = {"sigma": sigma, **quality(seen, y[thinned].repeat(repeats))}
                 tick(1, "noise levels")
-    return in_order(generator.team.merged(found))
+    return [{"sigma": smallest, **quality(clean, y)}, *in_order(generator.team.merged(found))]
 
 
 def in_order(found: Mapping[int, T]) -> list[T]:
@@ -141,16 +154,30 @@ def opinions(generator: Generator, x: Examples, sigma: float | None = None) -> T
     return torch.cat(parts) if parts else torch.zeros(0, len(generator.classes))
 
 
-def shared_opinions(generator: Generator, x: Examples) -> Tensor:
+def shared_opinions(generator: Generator, x: Examples, show_progress: bool = False) -> Tensor:
     """Of clean images; each process asks about some of them."""
-    jobs = range(0, len(x), generator.batch)
-    parts = [some(x, slice(start, start + generator.batch)) for start in jobs]
-    found = generator.team.each([partial(opinions, generator, part) for part in parts])
+    starts, team = range(0, len(x), generator.batch), generator.team
+    show = show_progress and len(starts) > 1 and is_large(x.shape[1:])
+    with bar("the guide on clean images", -(-len(starts) // team.world), show=show) as tick:
+
+        def part(start: int) -> Tensor:
+            found = opinions(generator, some(x, slice(start, start + generator.batch)))
+            tick(1, f"batches of {generator.batch}")
+            return found
+
+        found = team.each([partial(part, start) for start in starts])
     return torch.cat(found) if found else torch.zeros(0, len(generator.classes))
 
 
-def quality(generator: Generator, x: Examples, sigma: float, y: Tensor) -> dict[str, float]:
-    probabilities = opinions(generator, x, sigma)
+def clean_opinions(subject: Subject, show_progress: bool = False) -> Tensor | None:
+    """What the guide makes of the images that it is judged on; None where there is no guide, or none such."""
+    x, _, _ = guide_split(subject)
+    if "classifier" not in subject.generator.networks or not len(x):
+        return None
+    return shared_opinions(subject.generator, x, show_progress)
+
+
+def quality(probabilities: Tensor, y: Tensor) -> dict[str, float]:
     return {
         "accuracy": metrics.generation_accuracy(probabilities, y),
         "ece": metrics.expected_calibration_error(probabilities, y),

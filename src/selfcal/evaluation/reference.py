@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -118,7 +119,10 @@ class Reference:
     def measure(self, samples: Samples, intervals: bool = False) -> tuple[Values, dict[str, list[float] | None] | None]:
         """The metrics of one set of samples, and their 95 % intervals."""
         groups = Groups.in_turn(len(samples), interval.GROUPS if intervals else 1)
-        numbers = self._distances(self.judge.embed(samples.x), samples.y, groups) | self._judged(samples, groups)
+        title, slow = f"measuring {len(samples)} samples", self.show_progress and len(self.features) > LARGE
+        with bar(title, 3 + 2 * len(self.of_class), show=slow) as tick:
+            numbers = self._distances(self.judge.embed(samples.x), samples.y, groups, partial(tick, 1, "distances"))
+        numbers |= self._judged(samples, groups)
         values = {name: None if n is None else float(n[0]) for name, n in numbers.items()}
         if not intervals:
             return values, None
@@ -142,14 +146,22 @@ class Reference:
             rows.append(row)
         return rows
 
-    def _distances(self, fake: Tensor, y: Tensor, groups: Groups) -> dict[str, Tensor | None]:
-        """A key here, and a row of report/columns.py, make a column of every table."""
-        near = None if self.whole.near is None else self.whole.near(fake, groups)
-        intra = self._intra(lambda side: side.near, fake, y, groups)
+    def _distances(self, fake: Tensor, y: Tensor, groups: Groups, tick: Callable[[], None]) -> dict[str, Tensor | None]:
+        """A key here, and a row of report/columns.py, make a column of every table. tick: after each distance."""
+
+        def of_all(side: Callable[[Tensor, Groups], Tensor] | None) -> Tensor | None:
+            found = None if side is None else side(fake, groups)
+            tick()
+            return found
+
+        def of_classes(metric: Callable) -> Tensor | None:
+            return self._intra(metric, fake, y, groups, tick)
+
+        near, intra = of_all(self.whole.near), of_classes(lambda side: side.near)
         return {
-            "intra_fid": self._intra(lambda side: side.frechet, fake, y, groups),
-            "fid": self.whole.frechet(fake, groups),
-            "kid": self.whole.kernel(fake, groups),
+            "intra_fid": of_classes(lambda side: side.frechet),
+            "fid": of_all(self.whole.frechet),
+            "kid": of_all(self.whole.kernel),
             "density": None if near is None else near[:, 0],
             "coverage": None if near is None else near[:, 1],
             "intra_density": None if intra is None else intra[:, 0],
@@ -175,7 +187,9 @@ class Reference:
             numbers["agreement"] = torch.tensor(agreement, dtype=torch.float64)
         return numbers
 
-    def _intra(self, metric: Callable, fake: Tensor, y: Tensor, groups: Groups) -> Tensor | None:
+    def _intra(
+        self, metric: Callable, fake: Tensor, y: Tensor, groups: Groups, tick: Callable[[], None]
+    ) -> Tensor | None:
         """The mean over the classes; None where too few images are known to be of a class to tell how it is
         distributed."""
         values = []
@@ -184,4 +198,5 @@ class Reference:
             if of_side is None or not members.any():
                 return None
             values.append(of_side(fake[members], groups.among(members)))
+            tick()
         return torch.stack(values).mean(0) if values else None

@@ -10,16 +10,69 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from selfcal.core import progress
+from selfcal.core.errors import SelfcalError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a task takes of the machine it runs on; half a GPU is shared by two."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+
+    @classmethod
+    def read(cls, text: str) -> Needs:
+        """ "cpus=4,gpus=0.5"."""
+        values = {}
+        for part in filter(None, text.split(",")):
+            key, _, value = (word.strip() for word in part.partition("="))
+            try:
+                values[key] = float(value)
+                if key not in ("cpus", "gpus") or not 0 <= values[key] < 1e6 or not (values[key] or key == "gpus"):
+                    raise ValueError
+            except ValueError:
+                raise SelfcalError(f"--needs {part!r} is not of the form cpus=4 or gpus=0.5") from None
+        return cls(**values)
+
+    @property
+    def resources(self) -> dict[str, float]:
+        return {"CPU": self.cpus, "GPU": self.gpus}
+
+    def __str__(self) -> str:
+        return f"{self.cpus:g} CPU(s)" + (f" and {self.gpus:g} GPU(s)" if self.gpus else "")
+
+
+class Hands(Protocol[Task]):
+    """Who does the tasks of a study: processes of this machine (`Workers`), or of a cluster (`RayWorkers`).
+
+    Entered as a block, at whose end they are stopped at once.
+    """
+
+    jobs: int  # tasks at a time
+
+    def __enter__(self) -> Hands[Task]: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def start(self, task: Task, function: Callable[..., Any], *arguments: Any) -> None: ...
+
+    def ended(self, timeout: float | None = None) -> Iterator[tuple[Task, Future[Any]]]: ...
 
 
 class Workers(Generic[Task]):
@@ -29,7 +82,7 @@ class Workers(Generic[Task]):
     """
 
     def __init__(self, jobs: int, threads: int = 1) -> None:
-        self.threads = threads
+        self.jobs, self.threads = jobs, threads
         self.free = [self._new() for _ in range(jobs)]  # a process begins with its first task
         self.busy: dict[Future[Any], tuple[ProcessPoolExecutor, Task]] = {}
 

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, Self, runtime_checkable
 
-import torch
-from torch import Tensor
-
+from selfcal.core.late import Tensor, torch
 from selfcal.diffusion.noise import Noisy
 from selfcal.diffusion.scores import UNLABELED, Conditional, Logits, ScoreFn
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
 from selfcal.core.errors import look_up
+from selfcal.core.late import Tensor, torch
 from selfcal.core.settings import NetworkSettings, Settings
 from selfcal.data.pool import Pool
 from selfcal.diffusion.noise import Noise, Noisy
@@ -47,11 +45,12 @@ class Weighted:
     weight: float
     term: Term
     sees: Sees
-    twice: bool = False  # the term differentiates a gradient, which torch.compile does not
     score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
+    twice: bool = False  # the term differentiates a gradient, which torch.compile does not
 
 
-Draw = Callable[[Pool, int, torch.Generator | None], Tensor]
+Draw = Callable[[Pool, int, Any], Tensor]
+"""Examples of the pool: how many, with which random state."""
 Terms = Callable[[Context], dict[str, Weighted]]
 Read = Callable[[Context], Callable[[Any, Noisy], Any]]
 Losses = dict[str, tuple[float, Tensor]]
@@ -92,7 +91,7 @@ class Stage:
 
     name: str  # its folder of checkpoints
     role: str  # "score", "classifier" or "conditional": its section of the settings, its key for guidance
-    build: Callable[[Settings, tuple[int, ...], int], nn.Module]
+    build: Callable[[Settings, tuple[int, ...], int], torch.nn.Module]
     draw: Draw
     read: Read
     terms: Terms

@@ -3,11 +3,10 @@ which part of the data, and how it guides. Nothing else in selfcal asks for a me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
-
-import torch
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from selfcal.core.errors import look_up
 from selfcal.core.settings import Settings
@@ -36,6 +35,9 @@ from selfcal.methods.terms.robust import robust_cross_entropy
 from selfcal.methods.terms.self_calibration import self_calibration
 from selfcal.nets.builders import build_classifier, build_conditional, build_score, form_of
 
+if TYPE_CHECKING:
+    from selfcal.nets.forms import Form
+
 CLASSIFIER_GRIDS = {
     "paper": (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5),  # λ_CG
     "wide": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0),  # every method chose the paper's largest
@@ -52,8 +54,12 @@ NO_GRIDS: Grids = {"paper": (0.0,), "wide": (0.0,)}  # nothing to scale
 
 
 def dsm(c: Context, sees: Sees = ALL, role: str = "score") -> dict[str, Weighted]:
-    term = denoising(form_of(getattr(c.settings, role), c.settings).weight)
-    return {"dsm": Weighted(1.0, term, sees, score=lambda estimate: estimate.score)}
+    @cache
+    def form() -> Form:  # on first use: to describe a row, no network's code is needed
+        return form_of(getattr(c.settings, role), c.settings)
+
+    term = denoising(lambda sigma: form().weight(sigma))
+    return {"dsm": Weighted(1.0, term, sees, lambda estimate: estimate.score)}
 
 
 def ce(c: Context) -> dict[str, Weighted]:
@@ -85,14 +91,14 @@ def ce_jem(c: Context) -> dict[str, Weighted]:
 
 def ce_robust(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    grow_from = c.settings.noise.sigma_data if t.robust_grows else torch.inf
+    grow_from = c.settings.noise.sigma_data if t.robust_grows else math.inf
     return {"ce": Weighted(1.0, robust_cross_entropy(t.robust_epsilon, t.robust_steps, grow_from), LABELLED)}
 
 
 def sc(c: Context, sees: Sees) -> dict[str, Weighted]:
     t = c.settings.terms
     term = self_calibration(t.sc_per_dimension)
-    return {"sc": Weighted(t.sc_weight, term, sees, twice=True, score=lambda r: r.inner_score)}
+    return {"sc": Weighted(t.sc_weight, term, sees, lambda r: r.inner_score, twice=True)}
 
 
 def ce_sc_labeled(c: Context) -> dict[str, Weighted]:

@@ -1,8 +1,8 @@
 """Metrics, all functions of features or probabilities, never of images."""
 
+from selfcal.core.comparable import check_comparable
 from selfcal.metrics.accuracy import generation_accuracy
 from selfcal.metrics.calibration import expected_calibration_error, reliability
-from selfcal.metrics.comparable import check_comparable
 from selfcal.metrics.fid import fid
 from selfcal.metrics.inception_score import inception_score
 from selfcal.metrics.kid import kid

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfcal.nets.second_derivatives import Conv, GroupNorm, convolve, silu
+from selfcal.nets.second_derivatives import Conv, GroupNorm, SiLU, convolve
 
 NEARLY_ZERO = 1e-10
 HALF_POWER = math.sqrt(0.5)
@@ -78,7 +78,7 @@ class ResidualBlock(nn.Module):
         resize: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self.resize = resize
+        self.resize, self.silu = resize, SiLU()
         self.first_norm = norm(inputs)
         self.first = conv(inputs, outputs)
         self.shift = spread_evenly(nn.Linear(embedding, outputs))
@@ -88,12 +88,12 @@ class ResidualBlock(nn.Module):
         self.skip = conv(inputs, outputs, 1) if inputs != outputs or resize else None
 
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
-        h = silu(self.first_norm(x))
+        h = self.silu(self.first_norm(x))
         if self.resize is not None:
             h, x = self.resize(h), self.resize(x)
-        h = self.first(h) + self.shift(condition)[..., None, None]
-        h = self.second(self.dropout(silu(self.second_norm(h))))
-        return ((x if self.skip is None else self.skip(x)) + h) * HALF_POWER
+        h = self.first(h).add_(self.shift(condition)[..., None, None])
+        h = self.second(self.dropout(self.silu(self.second_norm(h))))
+        return h.add_(x if self.skip is None else self.skip(x)).mul_(HALF_POWER)
 
 
 class Attention(nn.Module):
@@ -106,7 +106,7 @@ class Attention(nn.Module):
         self.leave = spread_evenly(nn.Linear(channels, channels), scale=NEARLY_ZERO)
 
     def forward(self, x: Tensor) -> Tensor:
-        pixels = self.norm(x).flatten(2).transpose(1, 2)  # (B, HW, C)
-        q, k, v = self.query(pixels), self.key(pixels), self.value(pixels)
-        view = (q @ k.transpose(1, 2) * x.shape[1] ** -0.5).softmax(-1) @ v
-        return (x + self.leave(view).transpose(1, 2).reshape(x.shape)) * HALF_POWER
+        pixels = self.norm(x).flatten(2).transpose(1, 2).contiguous()  # (B, HW, C)
+        q, k, v = self.query(pixels) * x.shape[1] ** -0.5, self.key(pixels), self.value(pixels)
+        view = (q @ k.transpose(1, 2)).softmax(-1) @ v
+        return (x + self.leave(view).transpose(1, 2).reshape(x.shape)).mul_(HALF_POWER)

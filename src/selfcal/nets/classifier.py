@@ -72,8 +72,9 @@ class EnergyHead(nn.Module):
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
         features, inner, condition = self.encoder(x, sigma)
         with in_full(inner):
-            sums = [silu(h.float()).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
-            energy = self.leave(torch.cat(sums, 1) * self.gain(condition.float()).exp())
+            kind = self.leave.weight.dtype  # full, unless a pipeline was loaded in half precision
+            sums = [silu(h.to(kind)).sum((2, 3)) for h in (*(features[i] for i in self.encoder.ends), inner)]
+            energy = self.leave(torch.cat(sums, 1) * self.gain(condition.to(kind)).exp())
             return energy - 0.5 * x.square().flatten(1).sum(1, keepdim=True)
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from selfcal.core.errors import SelfcalError
 
 Keywords = dict[str, Any]
@@ -29,6 +27,8 @@ class Family:
 
 def ladder(config: Mapping[str, Any]) -> list[float]:
     """σ of every numbered level that is still finite (a schedule may end in pure noise)."""
+    import torch
+
     with torch.device("cpu"):  # numbers are needed even where networks are made without memory
         alphas = make_scheduler("DDPMScheduler", config).alphas_cumprod.double()
     return [s for s in ((1 - alphas) / alphas).sqrt().tolist() if 0 < s < 1e5]

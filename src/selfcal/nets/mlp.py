@@ -48,7 +48,7 @@ class MLP(nn.Module):
             assert y is not None, "a class-conditional network needs y"
             condition = condition + self.label(y + 1)
         scales, shifts = self.film(condition).chunk(2, dim=-1)
-        h = self.enter(x.flatten(1)).float()
+        h = self.enter(x.flatten(1)).to(self.leave.weight.dtype)  # sums in full, unless the weights are not
         blocks = len(self.first)
         for first, second, scale, shift in zip(
             self.first, self.second, scales.chunk(blocks, -1), shifts.chunk(blocks, -1), strict=True

@@ -21,7 +21,9 @@ from selfcal.nets.blocks import (
     spread_evenly,
 )
 from selfcal.nets.layers import FourierFeatures
-from selfcal.nets.second_derivatives import silu
+from selfcal.nets.second_derivatives import SiLU, differentiated_once
+
+FEW_CHANNELS = 64  # below it a CPU's convolutions are up to twice as quick with channels last in memory
 
 
 class DownLevel(nn.Module):
@@ -47,7 +49,7 @@ class DownLevel(nn.Module):
             h = self.attention[i](h) if self.attention else h
             features.append(h)
         if self.down is not None and self.pyramid is not None:
-            pyramid = (self.pyramid(pyramid) + self.down(h, condition)) * HALF_POWER
+            pyramid = self.pyramid(pyramid).add_(self.down(h, condition)).mul_(HALF_POWER)
             features.append(pyramid)
         return features, pyramid
 
@@ -103,6 +105,7 @@ class Encoder(nn.Module):
             nn.SiLU(),
             spread_evenly(nn.Linear(embedding, embedding)),
         )
+        self.silu = SiLU()
         self.label = nn.Embedding(classes + 1, embedding) if classes else None
         self.enter = conv(channels, width)
         self.levels = nn.ModuleList()
@@ -123,7 +126,7 @@ class Encoder(nn.Module):
         if self.label is not None:
             assert y is not None, "a class-conditional network needs y"
             condition = condition + self.label(y + 1)
-        condition = silu(condition)
+        condition = self.silu(condition)
         features, pyramid = [self.enter(x)], x
         for level in self.levels:
             more, pyramid = level(features[-1], pyramid, condition)
@@ -164,11 +167,15 @@ class NCSNpp(nn.Module):
             outputs, taken = width * multiplier, [skips.pop() for _ in range(blocks + 1)]
             self.levels.append(UpLevel(h, taken, outputs, 4 * width, level in attention, level > 0, dropout))
             h = outputs
-        self.norm = norm(h)
+        self.norm, self.silu = norm(h), SiLU()
         self.leave = conv(h, channels, scale=NEARLY_ZERO)
+        self.channels_last = width < FEW_CHANNELS
+        differentiated_once(self)
 
     def forward(self, x: Tensor, sigma: Tensor, y: Tensor | None = None) -> Tensor:
+        if self.channels_last and x.device.type == "cpu":
+            x = x.contiguous(memory_format=torch.channels_last)
         features, h, condition = self.encoder(x, sigma, y)
         for level in self.levels:
             h = level(h, features, condition)
-        return self.leave(silu(self.norm(h)))
+        return self.leave(self.silu(self.norm(h)))

@@ -21,21 +21,43 @@ Pair = tuple[Tensor, Tensor]  # a factor for each example and channel (N, C), an
 class Conv(nn.Conv2d):
     """nn.Conv2d with zero padding and no dilation, quick to differentiate twice."""
 
+    twice = True
+
     def forward(self, x: Tensor) -> Tensor:
+        if not self.twice:
+            return super().forward(x)
         return convolve(x, self.weight, self.bias, self.stride[0], int(self.padding[0]), self.groups)
 
 
 class GroupNorm(nn.GroupNorm):
     """nn.GroupNorm, quick to differentiate twice."""
 
+    twice = True
+
     def forward(self, x: Tensor) -> Tensor:
-        x = x.float()  # means over many pixels, whatever made them
-        if torch.compiler.is_compiling():
+        x = x.to(self.weight.dtype)  # means over many pixels: as exact as the weights, whatever made them
+        if not self.twice or torch.compiler.is_compiling():
             return super().forward(x)
         normalised: Tensor = _Norm.apply(
-            x.contiguous(), _passing(self.weight), _passing(self.bias), self.num_groups, self.eps
+            laid_out(x), _passing(self.weight), _passing(self.bias), self.num_groups, self.eps
         )
         return normalised
+
+
+class SiLU(nn.SiLU):
+    """nn.SiLU, quick to differentiate twice."""
+
+    twice = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return silu(x) if self.twice else super().forward(x)
+
+
+def differentiated_once(network: nn.Module) -> None:
+    """Let its layers be torch's own: nobody trains a gradient of this network, and a step need not pay for it."""
+    for layer in network.modules():
+        if isinstance(layer, Conv | GroupNorm | SiLU):
+            layer.twice = False
 
 
 def convolve(
@@ -57,6 +79,12 @@ def silu(x: Tensor) -> Tensor:
         return F.silu(x)
     out: Tensor = _Silu.apply(x)
     return out
+
+
+def laid_out(x: Tensor, like: Tensor | None = None) -> Tensor:
+    """x without gaps in memory: pixels or channels last, as `like`, or else as it comes."""
+    last = (x if like is None else like).is_contiguous(memory_format=torch.channels_last)
+    return x.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
 def _passing(weight: Tensor | None) -> Tensor | None:
@@ -92,6 +120,9 @@ class _Conv(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         x, w = ctx.saved_tensors
+        if not torch.is_grad_enabled():  # nothing will be differentiated again: torch takes them all at once
+            wanted = [ctx.needs_input_grad[0], _asked(ctx, 1), _asked(ctx, 2)]
+            return *_convolution_backward(g, x, w, ctx.how, wanted), None
         by_x = _ConvByX.apply(g, w, x.shape, ctx.how) if ctx.needs_input_grad[0] else None
         by_w = _ConvByWeight.apply(x, g, w.shape, ctx.how) if _asked(ctx, 1) else None
         by_bias = g.sum((0, 2, 3)) if _asked(ctx, 2) else None
@@ -105,7 +136,7 @@ class _ConvByX(Function):
     def forward(ctx: Any, g: Tensor, w: Tensor, shape: torch.Size, how: How) -> Tensor:
         ctx.save_for_backward(g, w)
         ctx.how = how
-        return _convolution_backward(g, g.new_empty(1).expand(shape), w, how, 0)
+        return _convolution_backward(g, g.new_empty(1).expand(shape), w, how, [True, False, False])[0]
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> Any:
@@ -122,7 +153,7 @@ class _ConvByWeight(Function):
     def forward(ctx: Any, x: Tensor, g: Tensor, shape: torch.Size, how: How) -> Tensor:
         ctx.save_for_backward(x, g)
         ctx.how = how
-        return _convolution_backward(g, x, g.new_empty(1).expand(shape), how, 1)
+        return _convolution_backward(g, x, g.new_empty(1).expand(shape), how, [False, True, False])[1]
 
     @staticmethod
     def backward(ctx: Any, u: Tensor) -> Any:
@@ -132,14 +163,13 @@ class _ConvByWeight(Function):
         return by_x, by_g, None, None
 
 
-def _convolution_backward(g: Tensor, x: Tensor, w: Tensor, how: How, which: int) -> Tensor:
-    """torch's own derivative of a convolution by x (0) or w (1)."""
+def _convolution_backward(g: Tensor, x: Tensor, w: Tensor, how: How, wanted: list[bool]) -> tuple[Tensor, ...]:
+    """torch's own derivatives of a convolution by x, w and the bias, those that are wanted."""
     stride, padding, groups = how
-    wanted = [which == 0, which == 1, False]
     out: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-        g, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups, wanted
+        g, x, w, [w.shape[0]], [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups, wanted
     )
-    return out[which]
+    return out
 
 
 # --- SiLU -----------------------------------------------------------------------------------------
@@ -200,7 +230,7 @@ class _Norm(Function):
             x, w = _apart(x, w)
             y = _spelled_out(x, w, ctx.groups, ctx.eps)
             return *torch.autograd.grad(y, (x, w), g, create_graph=True), g.sum((0, 2, 3)), None, None
-        by_x, by_w, by_bias = _NormSlope.apply(g.contiguous(), x, w, (mean, rstd), ctx.groups, ctx.eps, by_weights)
+        by_x, by_w, by_bias = _NormSlope.apply(laid_out(g, x), x, w, (mean, rstd), ctx.groups, ctx.eps, by_weights)
         return by_x, by_w, by_bias, None, None
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from selfcal.metrics import check_comparable
+from selfcal.core.comparable import check_comparable
 from selfcal.report.columns import COLUMNS, EVALUATION
 
 

@@ -17,15 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors import torch as safetensors
-from torch import Tensor
-
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256, read_json, reason, sync, write_in_place
+from selfcal.core.late import Tensor
 
 GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
-MANIFEST, OPTIMIZER = "manifest.json", "optimizer.safetensors"
+MANIFEST, AVERAGE, OPTIMIZER = "manifest.json", "ema.safetensors", "optimizer.safetensors"
 Saved = tuple[int, dict[str, dict[str, Tensor]], dict[str, Any]]
 """(step, tensors by group, what state.json says)."""
 
@@ -106,6 +103,8 @@ def _link(file: Path, to: Path) -> None:
 
 def packed(tensors: Mapping[str, Tensor]) -> bytes:
     """As a safetensors file."""
+    from safetensors import torch as safetensors
+
     content: bytes = safetensors.save({k: v.detach().cpu().contiguous() for k, v in tensors.items()})
     return content
 
@@ -185,6 +184,12 @@ def load_newest(folder: Path) -> Saved | None:
 
 def load_average(folder: Path) -> tuple[int, dict[str, Tensor], str]:
     """(step, averaged weights, their SHA-256) of the newest checkpoint: what is used after training."""
+    step, sha256 = average_sha256(folder)
+    return step, read_tensors(path_of(folder, step) / AVERAGE), sha256
+
+
+def average_sha256(folder: Path) -> tuple[int, str]:
+    """(step, SHA-256 of the averaged weights) of the newest checkpoint, all of which is as its manifest says."""
     steps = steps_saved(folder)
     if not steps:
         raise SelfcalError(f"{folder} holds no checkpoint yet; run the train command again to continue it")
@@ -193,8 +198,7 @@ def load_average(folder: Path) -> tuple[int, dict[str, Tensor], str]:
         verify(path)
     except Damaged as problem:
         raise Damaged(f"{problem}; give the train command again to go back to a good checkpoint") from None
-    file = path / "ema.safetensors"
-    return steps[-1], read_tensors(file), file_sha256(file)
+    return steps[-1], file_sha256(path / AVERAGE)
 
 
 def verify(path: Path) -> dict[str, Any]:
@@ -229,6 +233,9 @@ def verify(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors import torch as safetensors
+
     try:
         tensors: dict[str, Tensor] = safetensors.load(file.read_bytes())
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:

@@ -28,12 +28,11 @@ from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
 from selfcal.training import checkpoints, examples, records
+from selfcal.training.description import MARK, config_of, describe, journal_of
 from selfcal.training.journal import Journal
-from selfcal.training.learned import learned
 from selfcal.training.lock import check_claim, differences, sole_owner
 from selfcal.training.own_model import own_model
 
-MARK = "config.json"
 MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
 MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
 MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
@@ -92,7 +91,7 @@ class RunDirectory:
 
     @property
     def journal(self) -> Journal:
-        return Journal(self.path / "log.jsonl", [stage.name for stage in self.stages])
+        return journal_of(self.path, self.stages)
 
     @cached_property
     def _data(self) -> tuple[Dataset, Tensor]:
@@ -130,17 +129,17 @@ class RunDirectory:
     @property
     def diverged(self) -> dict[str, Any] | None:
         """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
-        return records.read_if_there(self.path / "diverged.json", records.Divergence)
+        return records.diverged(self.path)
 
     @property
     def pseudo_labels(self) -> dict[str, Any] | None:
         """How many labels the classifier gave and how many are right, by stage."""
-        return records.read_if_there(self.path / "pseudo_labels.json", records.PseudoLabels)
+        return records.pseudo_labels(self.path)
 
     @property
     def metrics(self) -> dict[str, Any] | None:
         """What `selfcal evaluate` found, the newest first; None before."""
-        return records.read_if_there(self.path / "metrics.json", records.Metrics)
+        return records.metrics(self.path)
 
     def write(self, name: str, value: Any) -> None:
         """One of its JSON files."""
@@ -201,32 +200,7 @@ class RunDirectory:
 
     def describe(self) -> dict[str, Any]:
         """What `selfcal show` prints."""
-        steps, hashes, damaged = {}, {}, {}
-        for stage in self.stages:
-            folder = self.checkpoints(stage.name)
-            if checkpoints.steps_saved(folder):
-                try:
-                    steps[stage.name], _, hashes[stage.name] = checkpoints.load_average(folder)
-                except checkpoints.Damaged as problem:
-                    damaged[stage.name] = str(problem)
-        wanted = {s.name: s.settings(self.settings).steps for s in self.stages}
-        return {
-            "path": str(self.path),
-            **{key: self.config[key] for key in ("method", "labels", "labelled", "seed", "data")},
-            "preset": self.config.get("preset"),
-            "pace": self.config.get("pace"),
-            "lengthened": self.config.get("lengthened", []),
-            "step": steps,
-            "steps": wanted,
-            "finished": steps == wanted,
-            "damaged": damaged,
-            "diverged": self.diverged,
-            "pseudo_labels": self.pseudo_labels,
-            "learned": learned(self.journal.lines()),
-            "weights_sha256": hashes,
-            "settings": self.config["settings"],
-            "metrics": self.metrics,
-        }
+        return describe(self.path, self.config)
 
 
 def unfinished_in_words(unfinished: dict[str, tuple[int, int]]) -> str:
@@ -238,12 +212,7 @@ def open_directory(
     path: str | Path, own: Callable[..., Any] | None = None, access: Access | None = None
 ) -> RunDirectory:
     """own: the user's module, in a run that adopted one."""
-    path = Path(path)
-    if not (path / MARK).is_file():
-        raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
-    run = RunDirectory(path, records.read_config(path / MARK), own, access or Access())
-    table.find(run.config["method"])
-    return run
+    return RunDirectory(Path(path), config_of(Path(path)), own, access or Access())
 
 
 def recorded(out: Path) -> dict[str, Any] | None:

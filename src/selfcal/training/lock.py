@@ -13,6 +13,7 @@ from selfcal.core.errors import SelfcalError, listed
 from selfcal.core.files import reason
 
 LOCK = ".lock"
+patience = 0.0  # seconds to wait for whoever holds a folder; on a cluster, a node that died may hold it for a while
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def sole_owner(folder: Path) -> Iterator[None]:
 
     The file stays for good; it means something only while somebody holds it.
     """
-    lock = FileLock(folder / LOCK, timeout=0)
+    lock = FileLock(folder / LOCK, timeout=patience)
     try:
         lock.acquire()
     except Timeout:

@@ -143,6 +143,21 @@ def read_if_there(file: Path, record: type[BaseModel]) -> dict[str, Any] | None:
     return read(file, record) if file.exists() else None
 
 
+def diverged(run: Path) -> dict[str, Any] | None:
+    """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
+    return read_if_there(run / "diverged.json", Divergence)
+
+
+def pseudo_labels(run: Path) -> dict[str, Any] | None:
+    """How many labels the classifier gave and how many are right, by stage."""
+    return read_if_there(run / "pseudo_labels.json", PseudoLabels)
+
+
+def metrics(run: Path) -> dict[str, Any] | None:
+    """What `selfcal evaluate` found, the newest first; None before."""
+    return read_if_there(run / "metrics.json", Metrics)
+
+
 def read_config(file: Path) -> dict[str, Any]:
     """config.json, whose settings must be such as this version understands."""
     config = read(file, Config)

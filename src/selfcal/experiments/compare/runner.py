@@ -1,4 +1,5 @@
-"""The cells of a grid, side by side in processes of their own; what is done is skipped, what fails is recorded."""
+"""The cells of a grid, side by side in processes of their own, here or on a cluster; what is done is skipped, what
+fails is recorded."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ from selfcal.data.sources import load_data, recorded
 from selfcal.data.summary import examples_in_words
 from selfcal.evaluation.effort import how_many
 from selfcal.experiments.compare.board import Board
-from selfcal.experiments.compare.grid import Grid, canonical
+from selfcal.experiments.compare.grid import MARK, Grid, canonical
 from selfcal.experiments.compare.protocol import Protocol
 from selfcal.experiments.compare.tasks import FINISHED, Cell, Task, examples
 from selfcal.experiments.compare.variants import changes_of, variants
-from selfcal.experiments.workers import Workers
+from selfcal.experiments.workers import Hands, Needs, Workers
 from selfcal.methods.table import find
 from selfcal.training.lock import sole_owner
 from selfcal.training.request import Request, default_preset
@@ -54,6 +55,8 @@ def compare(
     score_seed: int | None = None,
     label_free: bool = False,
     jobs: int | None = None,
+    on: str | None = None,
+    needs: str = "",
     command: str | None = None,
     show_progress: bool = False,
 ) -> Grid:
@@ -64,6 +67,7 @@ def compare(
     vary: settings to try, "terms.sc_weight=1,10": each value makes rows of its own.
     score_seed: of the one score model for all seeds, which then differ in labels and guides.
     label_free: also record the λ that each cell would choose without labels. jobs: cells at a time.
+    on: "ray" or "ray:ADDRESS", the cluster that does the work; needs: of each cell there, "cpus=4,gpus=0.5".
     """
     pile = load_data(data, size, skip_broken)
     name = preset or default_preset(pile)
@@ -89,17 +93,32 @@ def compare(
         label_free,
         how_read,
     )
+    hands = hands_for(Path(out), jobs, on, needs)
     grid = Grid.open(Path(out), protocol, cells)
-    jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
-    grid.invocations.append({"command": command, "jobs": jobs, "seconds": 0})
+    grid.invocations.append({"command": command, "jobs": hands.jobs, "seconds": 0})
     for line in (examples_in_words(pile), *pile.notes) if show_progress else ():
         say(line)
     with sole_owner(grid.out):
         grid.save()
         save_real_examples(grid.out, pile)
         with Board(grid, show=show_progress) as board:
-            Runner(grid, jobs, board).work_off(cells)
+            Runner(grid, hands, board).work_off(cells)
     return grid
+
+
+def hands_for(out: Path, jobs: int | None, on: str | None, needs: str) -> Hands[Task]:
+    """Processes of this machine, or of a cluster whose nodes all see `out`."""
+    if on is None:
+        if needs:
+            raise SelfcalError("--needs is for a cluster: add --on ray; here --jobs says how many cells run at a time")
+        jobs = jobs or (1 if torch.cuda.is_available() else os.cpu_count() or 1)
+        return Workers(jobs, max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // jobs)))
+    kind, _, address = on.partition(":")
+    if kind != "ray":
+        raise SelfcalError(f"--on {on!r} is unknown; it can be ray, or ray:ADDRESS")
+    from selfcal.experiments.ray_workers import RayWorkers
+
+    return RayWorkers(address or "auto", Needs.read(needs), out / MARK, jobs)
 
 
 def check(seeds: int, jobs: int | None, methods: Sequence[str], labels: Sequence[str | float]) -> None:
@@ -130,10 +149,8 @@ def save_real_examples(out: Path, data: Dataset) -> None:
 class Runner:
     """Hands tasks to free workers, in order, as soon as what they wait for is there."""
 
-    def __init__(self, grid: Grid, jobs: int, board: Board) -> None:
-        self.grid, self.board, self.jobs = grid, board, jobs
-        threads = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) // jobs))
-        self.workers = Workers[Task](jobs, threads)
+    def __init__(self, grid: Grid, workers: Hands[Task], board: Board) -> None:
+        self.grid, self.board, self.workers = grid, board, workers
         self.waiting: list[Task] = []
         self.running: dict[Task, float] = {}  # and when it began
         self.errors: dict[Task, str] = {}  # of those that are over, "" if all went well
@@ -169,7 +186,7 @@ class Runner:
         left = sum(pace * self.units(task) for task in self.waiting)
         for task, began in self.running.items():
             left += max(0.0, pace * self.units(task) - (now - began))
-        return left / self.jobs
+        return left / self.workers.jobs
 
     def units(self, task: Task) -> float:
         return task.units(self.grid.protocol)
@@ -186,7 +203,7 @@ class Runner:
             self.board.finished(task, self.seconds_left())
             return
         self.running[task] = time.monotonic()
-        self.workers.start(task, task.work, self.grid.out, self.grid.protocol)
+        self.workers.start(task, task.work, self.grid.out.resolve(), self.grid.protocol)
 
     def end(self, task: Task, future: Future[None]) -> None:
         error, seconds = future.exception(), time.monotonic() - self.running.pop(task)

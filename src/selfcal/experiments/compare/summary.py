@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from selfcal.metrics import check_comparable
+from selfcal.core.comparable import check_comparable
 from selfcal.report.columns import Column
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
+from selfcal.core.comparable import check_comparable
 from selfcal.core.files import read_json, write_text
 from selfcal.diffusion.pictures import grid, png
-from selfcal.metrics import check_comparable
 from selfcal.report.columns import COLUMNS, DEMO
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
 from selfcal.report.page import render

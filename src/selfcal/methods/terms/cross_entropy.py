@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-from torch import Tensor
-
+from selfcal.core.late import Tensor, torch
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.methods.reading import Reading, Term
 
@@ -16,6 +14,6 @@ def cross_entropy(smoothing: float = 0.0) -> Term:
     """
 
     def term(r: Reading) -> Tensor:
-        return F.cross_entropy(r.logits, r.y, ignore_index=UNLABELED, label_smoothing=smoothing)
+        return torch.nn.functional.cross_entropy(r.logits, r.y, ignore_index=UNLABELED, label_smoothing=smoothing)
 
     return term

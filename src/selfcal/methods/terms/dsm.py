@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import Tensor
-
+from selfcal.core.late import Tensor
 from selfcal.diffusion.noise import Noisy
 from selfcal.diffusion.scores import like
 from selfcal.methods.reading import ConditionalEstimate, Estimate, Term, View

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from selfcal.core.late import Tensor, torch
 from selfcal.methods.reading import Reading, Term
 
 

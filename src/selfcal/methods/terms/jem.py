@@ -6,10 +6,9 @@ The paper's authors saw it diverge in all runs; it is here so that one can see i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
-import torch
-from torch import Tensor
-
+from selfcal.core.late import Tensor, torch
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.scores import Logits, like
 from selfcal.methods.reading import Reading, Term
@@ -19,9 +18,12 @@ class Buffer:
     """Chains by noise level: each bin of ln σ keeps its own, since x at one σ is no start for another."""
 
     def __init__(self, noise: Noise, bins: int = 10, size: int = 1000, renew: float = 0.05) -> None:
-        self.edges = noise.geometric(bins + 1)[:-1].flip(0)[1:-1].contiguous()
-        self.renew, self.size = renew, size
+        self.noise, self.bins, self.renew, self.size = noise, bins, renew, size
         self.chains: dict[int, Tensor] = {}
+
+    @cached_property
+    def edges(self) -> Tensor:
+        return self.noise.geometric(self.bins + 1)[:-1].flip(0)[1:-1].contiguous()
 
     def draw(self, like_x: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(starts, bin, slot) for every example; some starts are fresh noise."""

@@ -5,9 +5,7 @@ FixMatch (Sohn et al. 2020) in the direction of noise; beyond the paper.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from selfcal.core.late import Tensor, torch
 from selfcal.methods.reading import Reading, Term
 
 

@@ -7,9 +7,7 @@ Langevin chain started at x̃ reaches it.
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from selfcal.core.late import Tensor, torch
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.scores import Logits, like
 from selfcal.methods.reading import Reading, Term
@@ -35,12 +33,11 @@ def recovery_likelihood(noise: Noise, levels: int = 10, steps: int = 30) -> Term
 
     Sees every example of the batch, labelled or not.
     """
-    ladder = noise.geometric(levels + 1)[:-1].flip(0)
 
     def term(r: Reading) -> Tensor:
         x0 = r.batch.x0
         k = torch.randint(levels, (len(x0),), device=x0.device)
-        sigmas = ladder.to(x0.device)
+        sigmas = noise.geometric(levels + 1)[:-1].flip(0).to(x0.device)  # the ladder
         sigma, delta = sigmas[k], (sigmas[k + 1] ** 2 - sigmas[k] ** 2).sqrt()
         data = x0 + like(sigma, x0) * torch.randn_like(x0)
         noisier = data + like(delta, x0) * torch.randn_like(x0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import math
 
+from selfcal.core.late import Tensor, torch
 from selfcal.diffusion.scores import UNLABELED, Logits, like
 from selfcal.methods.reading import Reading, Term
 
@@ -20,7 +19,7 @@ def attack(classifier: Logits, x: Tensor, sigma: Tensor, y: Tensor, epsilon: Ten
         moved = moved.detach().requires_grad_()
         with torch.enable_grad():
             logits = classifier(moved, sigma)
-            loss = F.cross_entropy(logits, y, ignore_index=UNLABELED, reduction="sum")
+            loss = torch.nn.functional.cross_entropy(logits, y, ignore_index=UNLABELED, reduction="sum")
             (gradient,) = torch.autograd.grad(loss, moved)
         length = like(gradient.flatten(1).norm(dim=1).clamp(min=1e-12), x)
         stepped = moved.detach() + 2.5 * radius / steps * gradient / length
@@ -31,7 +30,7 @@ def attack(classifier: Logits, x: Tensor, sigma: Tensor, y: Tensor, epsilon: Ten
     return moved.detach()
 
 
-def robust_cross_entropy(epsilon: float = 0.5, steps: int = 7, grow_from: float = torch.inf) -> Term:
+def robust_cross_entropy(epsilon: float = 0.5, steps: int = 7, grow_from: float = math.inf) -> Term:
     """E[CE(f(x_σ + δ), y)] with the worst δ found, ‖δ‖ ≤ ε·max(1, σ/grow_from).
 
     A constant ε (the original's) is negligible against large noise; grow_from = σ_d lets it grow with σ.
@@ -40,6 +39,6 @@ def robust_cross_entropy(epsilon: float = 0.5, steps: int = 7, grow_from: float 
     def term(r: Reading) -> Tensor:
         reach = epsilon * (r.batch.sigma / grow_from).clamp(min=1)
         moved = attack(r.classifier, r.batch.x, r.batch.sigma, r.y, reach, steps)
-        return F.cross_entropy(r.classifier(moved, r.batch.sigma), r.y, ignore_index=UNLABELED)
+        return torch.nn.functional.cross_entropy(r.classifier(moved, r.batch.sigma), r.y, ignore_index=UNLABELED)
 
     return term

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
+from selfcal.core.late import Tensor
 from selfcal.methods.reading import Reading, Term
 from selfcal.methods.terms.dsm import residual
 

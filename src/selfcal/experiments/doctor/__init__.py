@@ -1,0 +1,1 @@
+"""`selfcal doctor`: the page of a run's diagnosis."""

@@ -1,0 +1,73 @@
+"""The doctor's page: one self-contained HTML file, rebuilt from doctor.json and doctor.npz alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+
+from selfcal.core.errors import SelfcalError
+from selfcal.core.files import read_json, surfaced, write_text
+from selfcal.data.arrays import read_arrays
+from selfcal.diffusion.pictures import GAP, SIDE, grid, png
+from selfcal.evaluation.diagnosis.diagnose import FILE, PICTURES
+from selfcal.experiments.doctor import figures
+from selfcal.report.page import render
+from selfcal.report.pictures import data_uri
+
+PAGE = "doctor.html"
+
+
+def write_page(folder: Path) -> Path:
+    """RUN/doctor.html."""
+    found, images = read_json(folder / FILE), read_arrays(folder / PICTURES, ("suspects", "nearest"))
+    try:
+        text = page_of(found, images)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, jinja2.TemplateError):
+        raise SelfcalError(
+            f"{folder / FILE} is not as `selfcal doctor` writes it; run selfcal doctor {folder} again"
+        ) from None
+    with surfaced(f"cannot write to {folder}"):
+        write_text(folder / PAGE, text)
+    return folder / PAGE
+
+
+def page_of(found: Mapping[str, Any], images: Mapping[str, np.ndarray]) -> str:
+    m = found["measured"]
+    return render(
+        Path(__file__).with_name("doctor.html"),
+        about=found["about"],
+        findings=found["findings"],
+        notes=found["notes"],
+        m=m,
+        figures=drawn(m) if m else {},
+        suspects=captioned(m["suspects"]["found"], images.get("suspects")) if m else [],
+        nearest=data_uri(png(grid(images["nearest"], enlarged(images["nearest"])))) if "nearest" in images else None,
+    )
+
+
+def drawn(m: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By question; those that the run has an answer to."""
+    made = {}
+    if m["knows"]["by_sigma"] or m["knows"]["labelled"]:
+        made["knows"] = figures.knows(m["knows"]["by_sigma"], m["knows"]["labelled"])
+    if m["acts"]:
+        made["acts"] = figures.acts(m["acts"])
+    if m["pulls"]:
+        made["pulls"] = figures.pulls(m["pulls"])
+    if m["scale"]["curve"]:
+        made["scale"] = figures.scales(m["scale"]["curve"], m["scale"]["scale"])
+    return made
+
+
+def captioned(suspects: list[dict[str, Any]], images: np.ndarray | None) -> list[dict[str, Any]]:
+    """Each label in doubt with its picture, where it is an image."""
+    pictures = [] if images is None else [data_uri(png(grid(x[None, None], enlarged(images)))) for x in images]
+    return [{**s, "picture": p} for s, p in zip(suspects, [*pictures, *[None] * len(suspects)], strict=False)]
+
+
+def enlarged(images: np.ndarray) -> int:
+    return max(1, (SIDE - 2 * GAP) // images.shape[-1])
