@@ -1,7 +1,7 @@
 """How good the guide would be on images it has no label of, where nobody knows any: guides of a part of the labels.
 
 Each of a few short trainings does without a part of the labels, and is judged on them. They know fewer labels and had
-fewer steps than the run's own guide, so what they know is a cautious estimate of what it knows.
+fewer steps than the run's own guide and know far less; they tell whether the labels can be learned at all.
 """
 
 from __future__ import annotations
