@@ -32,7 +32,7 @@ def test_at_every_change(command, store, tmp_path, record_property):
     stage.furnish(command, store, workspace)
     tally = fates.meet_fates(command, workspace, tmp_path / "scratch", None if small.LONG else SHORT_MOMENTS)
     record_property("faults", [command.name, tally.moments, dict(tally.fates), dict(tally.wrong)])
-    print(command.name, tally.moments, "changes;", dict(tally.fates), dict(tally.wrong))
+    print(command.name, tally.moments, "changes;", dict(tally.fates), dict(tally.wrong), *tally.said[:12], sep="\n  ")
     assert not tally.said, "\n".join(tally.said[:12])
     assert tally.fates[fates.KILL] >= 1
 
