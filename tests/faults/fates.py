@@ -199,7 +199,8 @@ class Play:
             return
         self.watching = False
         for fate in self.command.fates:
-            if fate != FULL or kind == "grow":
+            locking = os.fsdecode(path).endswith(".lock")  # which no twin may go on with
+            if fate != FULL or (kind == "grow" and not locking):
                 self.meet(fate)
                 if self.is_twin:
                     if fate == FULL:

@@ -130,3 +130,14 @@ def test_a_comparison_is_one_processs_and_keeps_what_was_added_meanwhile(tmp_pat
     assert [cell[0] for cell in json.loads((out / "compare.json").read_text())["cells"]] == ["cg-ls", "cg"]
     with lock.sole_owner(out), pytest.raises(SelfcalError, match="another process"):
         compare("moons", ["cg"], [0.03], 1, out, steps=3, count=40, settings=settings, jobs=1)
+
+
+def test_a_lock_that_cannot_be_made(tmp_path, monkeypatch):
+    def full(self):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(lock.FileLock, "acquire", full)
+    with pytest.raises(SelfcalError, match="No space left on device"), lock.sole_owner(tmp_path):
+        pass
+    with lock.in_turn(tmp_path, "metrics.json"):  # what cannot be written is told by whoever writes
+        pass

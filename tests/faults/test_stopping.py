@@ -12,6 +12,7 @@ import pytest
 import small
 
 pytestmark = pytest.mark.timeout(300)
+only_long = pytest.mark.skipif(not small.LONG, reason="starts processes of its own; runs in `make test-faults`")
 PROMPT = 20.0  # seconds, on a machine that is busy with other tests
 
 
@@ -27,18 +28,13 @@ def children_of(group):
     return found
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=only_long)])
 def test_a_demo_stops_with_its_workers(tmp_path, times):
-    out = tmp_path / "demo"
-    process = small.start(["demo", "--steps", "100000", "--count", "100", "--out", str(out)], start_new_session=True)
-    patience = time.monotonic() + 120
-    if times == 2:  # while it trains alone: the first saves the step, the second does not even wait for that
-        ready = out / "runs" / "cg" / "log.jsonl"
-    else:  # with workers, which have just begun
-        process.kill()
-        process.communicate()
-        process = small.start(["demo", "--steps", "2", "--count", "1800", "--out", str(out)], start_new_session=True)
-        ready = out / "runs" / "cg-sc-all" / "config.json"
+    """Once while they work; twice while it still trains alone: the second does not even wait for the step's save."""
+    out, patience = tmp_path / "demo", time.monotonic() + 120
+    steps, ready = ("2", "cg-sc-all/config.json") if times == 1 else ("100000", "cg/log.jsonl")
+    process = small.start(["demo", "--steps", steps, "--out", str(out)], start_new_session=True)
+    ready = out / "runs" / ready
     while not ready.exists() and process.poll() is None and time.monotonic() < patience:
         time.sleep(0.02)
     began = time.monotonic()
@@ -57,7 +53,7 @@ def test_a_demo_stops_with_its_workers(tmp_path, times):
     ("command", "promise"),
     [
         (["sample", "RUN", "--count", "100000", "--out", "OUT/x.npz"], "OUT/x.npz was not written"),
-        (["evaluate", "RUN", "--count", "100000"], "the same command begins anew"),
+        pytest.param(["evaluate", "RUN", "--count", "100000"], "the same command begins anew", marks=only_long),
     ],
     ids=["sample", "evaluate"],
 )
