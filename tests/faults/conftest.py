@@ -45,7 +45,9 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_sessionfinish(session):
     """The bar itself, when the whole suite was run."""
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    everything = not session.config.option.keyword and any(a.rstrip("/").endswith("faults") for a in session.config.args)
+    everything = not session.config.option.keyword and any(
+        a.rstrip("/").endswith("faults") for a in session.config.args
+    )
     if LONG and everything and reporter is not None and not hasattr(session.config, "workerinput"):
         kills = sum(fates.get("SIGKILL", 0) for _, _, fates, _ in faults(reporter))
         if kills < FEWEST_KILLS and not session.config.option.collectonly:

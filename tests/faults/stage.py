@@ -94,7 +94,7 @@ def save_over(name):
 
 
 def make_old():
-    for name in ("old.npz", "old.zip", "old.png"):
+    for name in OLD:
         selfcal.load("d").sample(count=3, steps=2, seed=9).save(name)
 
 
@@ -106,15 +106,31 @@ def a_pipeline():
 
 TOY = "toy --out toy --steps 3 --jobs 1 --methods cg"
 GRID = "compare moons --labels 0.03 --steps 3 --count 40 --out grid --methods"
+
+
+def points():
+    typed("train moons --method cg-sc-all --labels 0.03 --steps 6 --out m", *BRIEF)()
+    typed("evaluate m --scales 1", *FEW)()
+
+
+def images():
+    typed("train digits --method cg --labels 0.02 --steps 2 --out d", *SET)()
+    typed("sample d --count 3 --steps 2")()
+
+
+def short_demo():
+    demo.demo("demo", steps=2, count=40, scales=(1.0,))
+
+
+OLD = ("old.npz", "old.zip", "old.png")
 MAKERS = {
-    "m": lambda: (typed("train moons --method cg-sc-all --labels 0.03 --steps 6 --out m", *BRIEF)(), typed("evaluate m --scales 1", *FEW)()),
-    "d": lambda: (typed("train digits --method cg --labels 0.02 --steps 2 --out d", *SET)(), typed("sample d --count 3 --steps 2")()),
+    "m": points,
+    "d": images,
     "toy": typed(f"{TOY} --seeds 1"),
     "grid": typed(f"{GRID} cg", *SET),
     "pipe": a_pipeline,
-    "demo": lambda: demo.demo("demo", steps=2, count=40, scales=(1.0,)),
-    "doctor": typed("doctor m --minutes 0.01"),
-}  # fmt: skip
+    **dict.fromkeys(OLD, make_old),
+}
 
 
 def there(name):
@@ -153,23 +169,21 @@ COMMANDS = [
     Command("report grid", typed("report grid"), ("grid",)),
     Command("toy", typed(f"{TOY} --seeds 2"), ("toy",), continues=True),
     Command("compare", typed(f"{GRID} cg,cg-sc-all", *SET), ("grid",), continues=True),
-    Command("demo", MAKERS["demo"], fates=(KILL,)),
+    Command("demo", short_demo, fates=(KILL,)),
 ]
 
 
 @cache
 def made(folder: Path, name: str) -> None:
     """What a command needs, made once in a child of this process."""
-    makers = MAKERS | {name: make_old for name in ("old.npz", "old.zip", "old.png")}
-    if name.startswith("old"):
+    if name in OLD:
         made(folder, "d")
-
     said = folder / f"{name}.said"
-    assert _child(lambda: _do(makers[name], folder), said) == 0, said.read_text()
+    assert _child(lambda: _do(MAKERS[name], folder), said) == 0, said.read_text()
 
 
 def furnish(command, folder: Path, workspace: Path) -> None:
-    """A workspace with what the command needs, a cache that knows as much as it would, and a stranger's file."""
+    """A workspace with what the command needs, and a file of somebody else's."""
     workspace.mkdir(parents=True)
     (workspace / "threes.png").write_bytes(b"somebody's own")
     for name in command.needs:
