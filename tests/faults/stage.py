@@ -18,7 +18,9 @@ import selfcal.experiments.doctor.page
 import selfcal.experiments.toy.toy
 import selfcal.interop.export
 import small
-from fates import KILL, Command, _child, _do
+from fates import FULL, KILL, Command, _child, _do
+from selfcal import data, evaluation
+from selfcal.core.errors import SelfcalError
 from selfcal.experiments import workers
 from selfcal.experiments.compare import runner, tasks
 from selfcal.experiments.demo import demo
@@ -70,13 +72,28 @@ class Here:
         return done
 
 
-def in_one_process():
-    """No other processes, whose changes nobody would see, and no clock, which nobody could compare."""
+def in_one_process(patch):
+    """No other processes, whose changes nobody would see, no clock, which nobody could compare, and a cache here."""
     still = types.SimpleNamespace(monotonic=lambda: 0.0, process_time=lambda: 0.0)
     for module in (demo, rival, tasks, runner):
-        module.time = still
-    runner.hands_for = Here
-    demo.side_by_side = lambda function, jobs, _: workers.side_by_side(function, jobs, 1)
+        patch.setattr(module, "time", still)
+    for module in (evaluation.cache, data.decoded):
+        patch.setattr(module, "cache_folder", lambda: Path("cache"))
+    patch.setattr(runner, "hands_for", Here)
+    patch.setattr(demo, "side_by_side", lambda function, jobs, _: workers.side_by_side(function, jobs, 1))
+
+
+def spoken(work):
+    """As the command line would say it."""
+
+    def command():
+        try:
+            work()
+        except SelfcalError as error:
+            print(error)
+            raise SystemExit(2) from None
+
+    return command
 
 
 def save_labels():
@@ -90,7 +107,7 @@ def save_labels():
 
 
 def save_over(name):
-    return lambda: selfcal.load("d").sample(count=4, steps=2).save(name)
+    return spoken(lambda: selfcal.load("d").sample(count=4, steps=2).save(name))
 
 
 def make_old():
@@ -156,20 +173,20 @@ COMMANDS = [
     Command("sample .npz", typed(f"sample {QUICK} --out new.npz"), ("d",), is_done=there("new.npz")),
     Command("sample .zip", typed(f"sample {QUICK} --out new.zip"), ("d",), is_done=there("new.zip")),
     Command("sample folder", typed(f"sample {QUICK} --out deep/new"), ("d",), is_done=there("deep/new")),
-    Command("save over .npz", save_over("old.npz"), ("d", "old.npz"), fates=(KILL,)),
-    Command("save over .zip", save_over("old.zip"), ("d", "old.zip"), fates=(KILL,)),
-    Command("save over .png", save_over("old.png"), ("d", "old.png"), fates=(KILL,)),
+    Command("save over .npz", save_over("old.npz"), ("d", "old.npz"), fates=(KILL, FULL)),
+    Command("save over .zip", save_over("old.zip"), ("d", "old.zip"), fates=(KILL, FULL)),
+    Command("save over .png", save_over("old.png"), ("d", "old.png"), fates=(KILL, FULL)),
     Command("evaluate", typed("evaluate m --scales 1,2", *FEW), ("m",)),
     Command("evaluate digits", typed("evaluate d --scales 1", *FEW), ("d",)),
     Command("export", typed("export d --out new"), ("d",), is_done=there("new")),
     Command("suggest", typed("suggest d --count 2 --out new.csv"), ("d",), is_done=there("new.csv")),
-    Command("app", save_labels, ("d",), fates=(KILL,), is_done=there("d/labels/labels-001.csv")),
+    Command("app", spoken(save_labels), ("d",), fates=(KILL, FULL), is_done=there("d/labels/labels-001.csv")),
     Command("doctor", typed("doctor m --minutes 0.01"), ("m",)),
     Command("report", typed("report toy"), ("toy",)),
     Command("report grid", typed("report grid"), ("grid",)),
     Command("toy", typed(f"{TOY} --seeds 2"), ("toy",), continues=True),
     Command("compare", typed(f"{GRID} cg,cg-sc-all", *SET), ("grid",), continues=True),
-    Command("demo", short_demo, fates=(KILL,)),
+    Command("demo", spoken(short_demo), fates=(KILL, FULL)),
 ]
 
 

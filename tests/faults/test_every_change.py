@@ -22,8 +22,9 @@ SHORT_MOMENTS = 3  # of each command, in the short form
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     torch.set_num_threads(1)
-    stage.in_one_process()
-    return tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch:
+        stage.in_one_process(patch)
+        yield tmp_path_factory.mktemp("store")
 
 
 @pytest.mark.parametrize("command", stage.COMMANDS, ids=lambda c: c.name)
