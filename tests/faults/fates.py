@@ -200,7 +200,7 @@ class Play:
         if not self.watching:
             return
         self.tally.moments += 1
-        if self.judge is None or (self.tally.moments - 1) % self.every:
+        if self.judge is None or (self.tally.moments - 1) % self.every != self.every // 2:
             return
         self.watching = False
         turn = (CTRL_C, TERM)[self.tally.moments % 2]  # one handler serves both: they take turns

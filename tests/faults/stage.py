@@ -8,6 +8,9 @@ from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 import selfcal
 import selfcal.app.labelling
 import selfcal.cli
@@ -98,12 +101,9 @@ def spoken(work):
 
 def save_labels():
     """What the button of the app does."""
-    run = selfcal.load("d")
-    stack = selfcal.app.labelling.Labelling().with_suggestions(run, 2)
-    for card in stack.cards:
-        stack = stack.labelled(run, run.classes[0]) if card else stack
-    stack = stack.with_image(run, run.sample(count=1, steps=2).x)
-    stack.labelled(run, run.classes[1]).save(run)
+    run = selfcal.load("f")
+    stack = selfcal.app.labelling.Labelling().with_suggestions(run, 1).labelled(run, "a")
+    stack.with_image(run, run.sample(count=1, steps=2).x).labelled(run, "b").save(run)
 
 
 def save_over(name):
@@ -130,6 +130,15 @@ def points():
     typed("evaluate m --scales 1", *FEW)()
 
 
+def a_folder():
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        file = Path("pile", "ab"[i % 2], f"{i}.png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(file)
+    typed("train pile --method cg --labels 2/class --steps 2 --out f", *SET)()
+
+
 def images():
     typed("train digits --method cg --labels 0.02 --steps 2 --out d", *SET)()
     typed("sample d --count 3 --steps 2")()
@@ -143,6 +152,7 @@ OLD = ("old.npz", "old.zip", "old.png")
 MAKERS = {
     "m": points,
     "d": images,
+    "f": a_folder,
     "toy": typed(f"{TOY} --seeds 1"),
     "grid": typed(f"{GRID} cg", *SET),
     "pipe": a_pipeline,
@@ -180,7 +190,7 @@ COMMANDS = [
     Command("evaluate digits", typed("evaluate d --scales 1", *FEW), ("d",)),
     Command("export", typed("export d --out new"), ("d",), is_done=there("new")),
     Command("suggest", typed("suggest d --count 2 --out new.csv"), ("d",), is_done=there("new.csv")),
-    Command("app", spoken(save_labels), ("d",), fates=(KILL, FULL), is_done=there("d/labels/labels-001.csv")),
+    Command("app", spoken(save_labels), ("f",), fates=(KILL, FULL), is_done=there("f/labels/new-001")),
     Command("doctor", typed("doctor m --minutes 0.01"), ("m",)),
     Command("report", typed("report toy"), ("toy",)),
     Command("report grid", typed("report grid"), ("grid",)),
