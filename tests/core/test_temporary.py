@@ -144,3 +144,18 @@ def test_permissions_are_the_usual_ones(tmp_path):
         assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
     finally:
         os.umask(before)
+
+
+def test_what_cannot_be_written_is_called_by_its_name(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (lambda: write_bytes(tmp_path / "x", b"y"), lambda: write_folder(tmp_path / "x", [("a", b"b")])):
+        with pytest.raises(OSError, match="No space left") as problem:
+            write()
+        assert problem.value.filename == str(tmp_path / "x")
+    with pytest.raises(FileNotFoundError) as problem:
+        write_bytes(tmp_path / "nowhere" / "x", b"y")
+    assert problem.value.filename == str(tmp_path / "nowhere" / "x")
+    assert names(tmp_path) == []

@@ -103,6 +103,8 @@ class Judge:
             yield OTHER, f"exit code 0, and not everything is there; said: {words[-600:]}"
         if code == 2 and "No space left on device" not in words:
             yield OTHER, f"a full disk is not told: {words[-600:]}"
+        if code == 2 and (".writing" in words or re.search(r"^selfcal: No space left on device:?\s*$", words, re.M)):
+            yield OTHER, f"what could not be written is not named: {words[-600:]}"
         if code == 130:
             if self.command.continues != ("the same command continues" in words):
                 yield OTHER, f"an untrue promise: {words[-600:]}"

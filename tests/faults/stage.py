@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import types
 from concurrent.futures import Future
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +82,7 @@ def in_one_process(patch):
         patch.setattr(module, "time", still)
     for module in (evaluation.cache, data.decoded):
         patch.setattr(module, "cache_folder", lambda: Path("cache"))
+    patch.setattr(demo, "demo", partial(demo.demo, scales=(1.0,)))
     patch.setattr(runner, "hands_for", Here)
     patch.setattr(demo, "side_by_side", lambda function, jobs, _: workers.side_by_side(function, jobs, 1))
 
@@ -144,10 +145,6 @@ def images():
     typed("sample d --count 3 --steps 2")()
 
 
-def short_demo():
-    demo.demo("demo", steps=2, count=40, scales=(1.0,))
-
-
 OLD = ("old.npz", "old.zip", "old.png")
 MAKERS = {
     "m": points,
@@ -198,7 +195,7 @@ COMMANDS = [
     Command("report grid", typed("report grid"), ("grid",)),
     Command("toy", typed(f"{TOY} --seeds 2"), ("toy",), continues=True),
     Command("compare", typed(f"{GRID} cg,cg-sc-all", *SET), ("grid",), continues=True),
-    Command("demo", spoken(short_demo), fates=(KILL, FULL)),
+    Command("demo", typed("demo --steps 2 --count 40 --out demo"), continues=True),
 ]
 
 

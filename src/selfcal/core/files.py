@@ -46,12 +46,23 @@ def writing(path: Path, new: bool = False) -> Iterator[BinaryIO]:
 
     A link of that name is replaced, not followed. new: a file of that name is an error, also one that came meanwhile.
     """
-    with file_in(path.parent) as (beside, stream):
+    with _telling(path), file_in(path.parent) as (beside, stream):
         yield stream
         stream.flush()
         os.fsync(stream.fileno())  # some disks only say now that they are full
         _name_new(beside, path) if new else os.replace(beside, path)
     sync(path.parent)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """What cannot be written is called by its name, not by the one it has meanwhile, and not by none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or ".writing" in str(error.filename):
+            error.filename, error.filename2 = str(path), None
+        raise
 
 
 def _name_new(beside: Path, path: Path) -> None:
@@ -82,7 +93,7 @@ def write_bytes(path: Path, content: bytes, new: bool = False) -> None:
 def writing_folder(path: Path) -> Iterator[Path]:
     """A folder to fill under another name; it gets its own when all of it is on the disk. `path` must be free or
     empty."""
-    with folder_in(path.parent) as beside:
+    with _telling(path), folder_in(path.parent) as beside:
         yield beside
         for inner in (*beside.rglob("*"), beside):
             sync(inner)
