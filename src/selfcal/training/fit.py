@@ -31,6 +31,7 @@ from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
 from selfcal.training.signals import StopRequest, stop_requests
 from selfcal.training.stage import Batches, Diverged, OnStep, StageTraining
+from selfcal.training.threads import as_recorded
 from selfcal.training.tracking import Tracking
 
 
@@ -75,6 +76,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
                 say(line)
         if accelerator.is_main_process:
             watching = tracked(watching, run, held)
+        held.enter_context(as_recorded(run, speak=bool(accelerator.is_main_process)))
         stop = held.enter_context(stop_requests())
         held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
         try:

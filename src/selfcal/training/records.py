@@ -10,11 +10,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
+from selfcal.core.bounds import LARGEST_SEED
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json
 from selfcal.core.settings import Settings
 
 LARGEST_EXAMPLE = 2**24  # numbers in one example; a network for more could not be held anyway
+
+MOST_THREADS = 2**12
 
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 
@@ -60,7 +63,8 @@ class Config(Record):
     labels: str
     labelled: Count
     labels_sha256: str
-    seed: int
+    seed: Annotated[int, Field(ge=-LARGEST_SEED, le=LARGEST_SEED)]
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None  # older runs do not tell
     settings: dict[str, Any]
     preset: str | None = None
     asked: Asked | None = None  # older runs do not tell

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from selfcal.core.bounds import MOST_JOBS, MOST_SEEDS, MOST_STEPS, check_seed, check_whole
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json, write_json
 from selfcal.core.progress import bar
@@ -71,8 +72,9 @@ class Study:
             raise SelfcalError(
                 f"--labels {self.labels}: of the {moons.TRAIN} points at least 2 and at most all can be labelled"
             )
-        at_least_one("--seeds", self.seeds)
-        at_least_one("--jem-steps", self.own_steps[JEM])
+        check_whole("--seeds", self.seeds, 1, MOST_SEEDS)
+        check_whole("--jem-steps", self.own_steps[JEM], 1, MOST_STEPS)
+        check_seed(self.seed)
         for seed in self.each_seed:
             draw(self.labels, seed)  # does every class have a label?
 
@@ -98,7 +100,7 @@ def toy(out: str | Path, study: Study | None = None, *, jobs: int = 2, show_prog
     """
     out, study = Path(out), study or Study()
     study.check()
-    at_least_one("--jobs", jobs)
+    check_whole("--jobs", jobs, 1, MOST_JOBS)
     claim(out, study.config)
     tasks = study.tasks(out)
     to_do = [t for t in tasks if not t.result.exists()]
@@ -108,11 +110,6 @@ def toy(out: str | Path, study: Study | None = None, *, jobs: int = 2, show_prog
     about = {"labels": study.labels, "examples": moons.TRAIN, "settings": study.config["settings"]}
     write_json(out / "results.json", about | {"results": [read_json(t.result) for t in tasks]})
     return write_page(out)
-
-
-def at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise SelfcalError(f"{name} {value}: at least 1 is needed")
 
 
 def claim(out: Path, config: dict[str, Any]) -> None:
