@@ -35,6 +35,7 @@ from selfcal.training.directory import Access, RunDirectory, open_directory, rec
 from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.history import History, Plot, plot
+from selfcal.training.lock import in_turn
 from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
@@ -213,8 +214,11 @@ class Run:
             asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
             report = evaluate(self._subject(test_labels), asked, wanted(show_progress) and self.team.is_main, keep)
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
-        report = added(report | {"unfinished": self.unfinished or None}, before)
-        if self.team.is_main:
+        report |= {"unfinished": self.unfinished or None}
+        if not self.team.is_main:
+            return added(report, before)
+        with in_turn(self.path, "metrics.json"):  # another evaluation may have ended meanwhile
+            report = added(report, self.directory.metrics)
             self.directory.write("metrics.json", report)
         return report
 

@@ -53,6 +53,8 @@ __all__ = [
     "train",
 ]
 
+CONTINUE = {"train", "adopt", "compare", "demo", "toy"}  # after an interruption, where they were
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; exit with 0, or with 2 and one sentence for anything the user can mend."""
@@ -75,7 +77,14 @@ def main(arguments: list[str] | None = None) -> None:
         )
         sys.exit(2)
     except KeyboardInterrupt as interruption:
-        command = shlex.join(["selfcal", *(sys.argv[1:] if arguments is None else arguments)])
-        advice = f"{str(interruption) or 'interrupted'}; the same command continues:\n  {command}"
-        problem_console.print(advice, soft_wrap=True, markup=False, highlight=False)
+        typed = sys.argv[1:] if arguments is None else arguments
+        problem_console.print(stopped(interruption, typed), soft_wrap=True, markup=False, highlight=False)
         sys.exit(130)
+
+
+def stopped(interruption: KeyboardInterrupt, typed: list[str]) -> str:
+    """What is true after Ctrl-C, and no more: some commands go on where they were, others begin anew."""
+    words, command = str(interruption), shlex.join(["selfcal", *typed])
+    if typed and typed[0] in CONTINUE:
+        return f"{words or 'interrupted'}; the same command continues:\n  {command}"
+    return words or "interrupted; no file is half-written, and the same command begins anew"

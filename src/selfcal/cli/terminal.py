@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import App
@@ -30,6 +33,17 @@ def say_unfinished(run: Run) -> None:
 
     if run.unfinished:
         say(f"{run.path} is unfinished: {unfinished_in_words(run.unfinished)}; what follows is of its checkpoints")
+
+
+@contextmanager
+def all_or_nothing(out: Path) -> Iterator[None]:
+    """Ctrl-C meanwhile: say what is true of the output, which was not there before and is there whole or not at all."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if out.is_file() or (out.is_dir() and any(out.iterdir())):
+            raise KeyboardInterrupt(f"interrupted, but {out} is written and whole") from None
+        raise KeyboardInterrupt(f"interrupted; {out} was not written") from None
 
 
 def only_the_first_speaks() -> None:

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from selfcal.core.files import cache_folder, reason, write_bytes
+from selfcal.core.files import cache_folder, make_folder, reason, write_bytes
 from selfcal.core.progress import say
 
 DIGEST = 64  # hexadecimal digits at the beginning of a file, of the SHA-256 of the rest
@@ -43,12 +43,10 @@ def keep(name: str, tensors: dict[str, Tensor]) -> None:
     """Put them there; a cache that cannot be written stops nothing."""
     file, content = file_of(name), save({key: value.contiguous() for key, value in tensors.items()})
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent, within=file.parent)
         write_bytes(file, hashlib.sha256(content).hexdigest().encode() + content)
     except OSError as error:
         say(f"{file} cannot be written ({reason(error)}), and would be made again next time")
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
 
 
 def forget(name: str) -> None:

@@ -13,6 +13,7 @@ from diffusers import ConfigMixin, DiffusionPipeline, ImagePipelineOutput, Model
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
+from selfcal.core.files import filling_folder
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS
@@ -84,9 +85,12 @@ class SelfcalPipeline(DiffusionPipeline):
 
     def save_pretrained(self, save_directory: str, **keywords: Any) -> None:
         """With the code beside it, so that what is loaded from there still loads."""
-        super().save_pretrained(save_directory, **keywords)
-        target, here = Path(save_directory), Path(__file__).parent
-        package = here / make_form.__module__.rsplit(".", 2)[-2]
+        with filling_folder(Path(save_directory), last="model_index.json") as target:
+            super().save_pretrained(str(target), **{"repo_id": Path(save_directory).name} | keywords)
+            self.add_code(target)
+
+    def add_code(self, target: Path) -> None:
+        package = Path(__file__).parent / make_form.__module__.rsplit(".", 2)[-2]
         if not package.is_dir():  # not an exported pipeline's own code
             return
         index = json.loads((target / "model_index.json").read_text("utf-8"))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_json
+from selfcal.core.files import make_folder, read_json, write_json
 from selfcal.experiments.compare.protocol import Protocol
 from selfcal.experiments.compare.tasks import Cell, folder_name
 from selfcal.training.lock import check_claim, differences
@@ -41,7 +41,7 @@ class Grid:
         check_claim(out, "comparison", MARK, lambda: conflicts(out, protocol))
         old = cls.read(out) if (out / MARK).exists() else cls(out, protocol, [], [])
         grid = cls(out, old.protocol, apart([*old.cells, *cells]), old.invocations)
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out, within=out)
         return grid
 
     @classmethod

@@ -97,11 +97,12 @@ def compare(
         how_read,
     )
     hands = hands_for(Path(out), jobs, on, needs)
-    grid = Grid.open(Path(out), protocol, cells)
-    grid.invocations.append({"command": command, "jobs": hands.jobs, "seconds": 0})
+    Grid.open(Path(out), protocol, cells)  # what is refused, is now; and the folder is made
     for line in (examples_in_words(pile), *pile.notes) if show_progress else ():
         say(line)
-    with sole_owner(grid.out):
+    with sole_owner(Path(out)):
+        grid = Grid.open(Path(out), protocol, cells)  # with the cells that somebody added meanwhile
+        grid.invocations.append({"command": command, "jobs": hands.jobs, "seconds": 0})
         grid.save()
         save_real_examples(grid.out, pile)
         with Board(grid, show=show_progress) as board:

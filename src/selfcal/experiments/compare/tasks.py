@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_arrays, write_json
+from selfcal.core.files import check_inside, make_folder, read_json, write_arrays, write_json
 from selfcal.data.label_files import is_label_file
 from selfcal.data.sources import spelled
 from selfcal.diffusion.samples import Samples
@@ -57,6 +57,7 @@ class ScoreModel:
 
     def work(self, out: Path, protocol: Protocol) -> None:
         p = protocol
+        check_inside(self.run(out), within=out)
         train(spelled(p.data), "cg", p.score_labels, self.run(out), seed=self.seed, until="score", **p.training)
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
@@ -125,6 +126,7 @@ class Cell:
         """The report of evaluation, and how long training and evaluation took. Leaves the first samples beside it."""
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
+        check_inside(self.run(out), within=out)
         score = None if donor is None else donor.run(out)
         options = p.training | {"settings": p.changes | changes_of(self.method)}
         run = train(
@@ -153,7 +155,7 @@ class Cell:
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
         file = self.outcome(out)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent, within=out)
         write_json(file, asdict(self) | {"state": "failed", "error": error, "traceback": trace})
 
 

@@ -10,7 +10,8 @@ import jinja2
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, surfaced, write_text
+from selfcal.core.files import file_sha256, read_json, surfaced, write_text
+from selfcal.core.progress import say
 from selfcal.data.arrays import read_arrays
 from selfcal.diffusion.pictures import GAP, SIDE, grid, png
 from selfcal.evaluation.diagnosis.diagnose import FILE, PICTURES
@@ -23,7 +24,8 @@ PAGE = "doctor.html"
 
 def write_page(folder: Path) -> Path:
     """RUN/doctor.html."""
-    found, images = read_json(folder / FILE), read_arrays(folder / PICTURES, ("suspects", "nearest"))
+    found = read_json(folder / FILE)
+    images = pictures_of(found, folder)
     try:
         text = page_of(found, images)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, jinja2.TemplateError):
@@ -33,6 +35,15 @@ def write_page(folder: Path) -> Path:
     with surfaced(f"cannot write to {folder}"):
         write_text(folder / PAGE, text)
     return folder / PAGE
+
+
+def pictures_of(found: Any, folder: Path) -> Mapping[str, np.ndarray]:
+    """Those of this diagnosis: a doctor that was stopped may have left the next one's."""
+    promised = found.get("pictures_sha256") if isinstance(found, dict) else None
+    if promised is not None and (folder / PICTURES).is_file() and file_sha256(folder / PICTURES) != promised:
+        say(f"{folder / PICTURES} is not of the same diagnosis as {FILE}; the page is made without its pictures")
+        return {}
+    return read_arrays(folder / PICTURES, ("suspects", "nearest"))
 
 
 def page_of(found: Mapping[str, Any], images: Mapping[str, np.ndarray]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from selfcal.core.bounds import MOST_JOBS, MOST_SEEDS, MOST_STEPS, check_seed, check_whole
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_json
+from selfcal.core.files import make_folder, read_json, write_json
 from selfcal.core.progress import bar
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons
@@ -117,5 +117,5 @@ def claim(out: Path, config: dict[str, Any]) -> None:
     file = out / "toy.json"
     check_claim(out, "toy comparison", file.name, lambda: differences(read_json(file), config))
     if not file.exists():
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out, within=out)
         write_json(file, config)
