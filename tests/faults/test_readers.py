@@ -30,10 +30,10 @@ import small
 from mutations import altered, hostile
 from selfcal.cli.show import show
 from selfcal.core.errors import SelfcalError
+from selfcal.core.reading import LARGEST_ARRAYS
 from selfcal.data import cifar
 from selfcal.data import idx as idx_files
 from selfcal.data.labels import reveal
-from selfcal.data.limits import LARGEST_ARRAYS
 from selfcal.data.sources import load_data
 from selfcal.methods.stage import Context
 from selfcal.training import checkpoints

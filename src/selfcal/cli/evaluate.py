@@ -94,7 +94,6 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
         out_console.print(
             f"guide at σ_min ({report['guide_split']}): accuracy {clean['accuracy']:.3f}, "
             f"calibration error {clean['ece']:.3f}",
-            highlight=False,
         )
     print_learned(report)
     print_classes(report["results"])

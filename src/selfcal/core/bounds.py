@@ -35,7 +35,7 @@ def in_words(value: int) -> str:
 
 
 def check_memory(wanted: float, what: str, advice: str) -> None:
-    """Before anything is allocated. wanted: bytes, rather too few than too many, so that nothing possible is refused."""
+    """Before anything is allocated. wanted: bytes, rather too few than too many: nothing possible is refused."""
     there = free_memory()
     if wanted > there:
         raise SelfcalError(

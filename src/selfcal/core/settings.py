@@ -35,7 +35,9 @@ class Section(BaseModel):
 class NoiseSettings(Section):
     sigma_min: float = Field(0.02, ge=1 / LARGEST, le=LARGEST, description="smallest noise; data lies in [−1, 1]")
     sigma_max: float = Field(100.0, ge=1 / LARGEST, le=LARGEST, description="largest noise, where sampling starts")
-    sigma_data: float = Field(0.5, ge=1 / LARGEST, le=LARGEST, description="spread of the data; scales network inputs (EDM's σ_d)")
+    sigma_data: float = Field(
+        0.5, ge=1 / LARGEST, le=LARGEST, description="spread of the data; scales network inputs (EDM's σ_d)"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> NoiseSettings:
@@ -82,7 +84,10 @@ class NetworkSettings(Section):
     adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of features dropped at random in training")
     sigma_centre: float | None = Field(
-        None, ge=1 / LARGEST, le=LARGEST, description="train most around this σ (ln σ is normal there); all σ alike on a log scale if unset"
+        None,
+        ge=1 / LARGEST,
+        le=LARGEST,
+        description="train most around this σ (ln σ is normal there); all σ alike on a log scale if unset",
     )
     sigma_spread: float = Field(1.2, gt=0, le=LARGEST, description="standard deviation of ln σ around sigma_centre")
     steps: int = Field(8000, ge=1, le=MOST_STEPS, description="optimiser steps")
@@ -128,9 +133,13 @@ class TermSettings(Section):
     robust_steps: int = Field(7, ge=1, le=2**16, description="steps of the attack")
     robust_grows: bool = Field(False, description="let the radius grow as max(1, σ/σ_d)")
     cfg_drop: float = Field(0.1, ge=0, le=1, description="probability of dropping a label (p_uncond)")
-    online_weight: float = Field(1.0, ge=0, le=LARGEST, description="weight of the classifier's own targets (cg-sc-online)")
+    online_weight: float = Field(
+        1.0, ge=0, le=LARGEST, description="weight of the classifier's own targets (cg-sc-online)"
+    )
     online_threshold: float = Field(0.9, ge=0, le=1, description="confidence on the clean image from which it teaches")
-    online_sharpening: float = Field(2.0, gt=0, le=LARGEST, description="what its logits are multiplied by to make targets")
+    online_sharpening: float = Field(
+        2.0, gt=0, le=LARGEST, description="what its logits are multiplied by to make targets"
+    )
     pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
     pl_rounds: int = Field(1, ge=1, le=100, description="times of labelling and training on")
     pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")
@@ -138,7 +147,9 @@ class TermSettings(Section):
 
 class SamplingSettings(Section):
     sampler: str = Field("dpm++2m-sde", description="default sampler")
-    steps: int | None = Field(None, ge=1, le=MOST_SAMPLER_STEPS, description="steps; the sampler's own default if unset")
+    steps: int | None = Field(
+        None, ge=1, le=MOST_SAMPLER_STEPS, description="steps; the sampler's own default if unset"
+    )
     batch: int = Field(1000, ge=1, le=2**24, description="images per sampling batch")
 
 
@@ -146,7 +157,9 @@ class RunSettings(Section):
     save_every: int = Field(1000, ge=1, le=MOST_STEPS, description="steps between checkpoints")
     log_every: int = Field(50, ge=1, le=MOST_STEPS, description="steps between lines of log.jsonl")
     keep: int = Field(2, ge=1, le=MOST_STEPS, description="checkpoints kept per network: the last ones")
-    keep_every: int = Field(0, ge=0, le=MOST_STEPS, description="those at multiples of this step are kept for good; 0: none")
+    keep_every: int = Field(
+        0, ge=0, le=MOST_STEPS, description="those at multiples of this step are kept for good; 0: none"
+    )
     precision: Literal["fp32", "tf32", "bf16"] = Field(
         "fp32", description="of products: fp32, tf32 (on a GPU), or bf16 (logits and energies stay fp32)"
     )
@@ -156,7 +169,10 @@ class RunSettings(Section):
         "differentiates a gradient are compiled for sampling alone",
     )
     preview_every: int = Field(
-        1000, ge=0, le=MOST_STEPS, description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none"
+        1000,
+        ge=0,
+        le=MOST_STEPS,
+        description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none",
     )
 
 
