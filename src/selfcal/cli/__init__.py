@@ -76,6 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
     except OSError as error:
         refuse(f"{error.strerror or error}: {error.filename or 'a file that the system does not name'}")
+    except UnicodeEncodeError as error:
+        refuse(f"{error.object[max(0, error.start - 60) : error.end]} is not written in UTF-8; give it another name")
     except (MemoryError, RuntimeError) as error:  # torch says it so
         if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise

@@ -56,7 +56,9 @@ def only_the_first_speaks() -> None:
 
 def print_json(value: Any) -> None:
     """For programs: whole whatever the terminal's letters are, and never wrapped."""
-    print(json.dumps(value, indent=1, ensure_ascii=not knows_all_letters(sys.stdout)))
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    known = knows_all_letters(sys.stdout) and text.encode("utf-8", "ignore").decode("utf-8") == text
+    print(text if known else json.dumps(value, indent=1))
 
 
 def say(sentence: str) -> None:

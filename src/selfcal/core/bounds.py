@@ -11,6 +11,7 @@ LARGEST_SEED = 2**62  # of either sign; torch's own random states take a little 
 MOST_STEPS = 10**12  # of a training: no machine lives to see them
 MOST_SAMPLER_STEPS = 10**6  # whose noise levels are held as a list
 MOST_SEEDS = 10**4  # of one study
+MOST_MINUTES = 10**7  # twenty years
 MOST_JOBS = 2**10  # processes side by side
 
 
@@ -26,6 +27,24 @@ def check_whole(name: str, value: int, least: int, most: int) -> int:
 
 def check_seed(value: int, name: str = "--seed") -> int:
     return check_whole(name, value, -LARGEST_SEED, LARGEST_SEED)
+
+
+def check_name(path: str | Path) -> str:
+    """A path that goes into files, which are UTF-8; names on a disk can be any bytes."""
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise SelfcalError(
+            f"the name {path} is not written in UTF-8, and files could not tell of it; rename it"
+        ) from None
+    return str(path)
+
+
+def check_minutes(value: float) -> float:
+    """A time above 0 that somebody can wait for."""
+    if not 0 < value <= MOST_MINUTES:  # also where it is not a number
+        raise SelfcalError(f"--minutes {value:g}: a number above 0 is needed, and at most {MOST_MINUTES:,}")
+    return value
 
 
 def in_words(value: int) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal.core.bounds import check_memory, check_seed
+from selfcal.core import bounds
+from selfcal.core.bounds import check_memory, check_name, check_seed
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.settings import NETWORKS, NetworkSettings, Settings, pairs, presets, resolve
 from selfcal.core.version import __version__
@@ -84,7 +85,7 @@ class Request:
         """For config.json, so that later commands read the same; nothing where nothing was asked for."""
         asked: dict[str, Any] = {"size": self.size, "skip_broken": self.skip_broken or None}
         if self.test_labels is not None:
-            asked["test_labels"] = str(Path(self.test_labels).resolve())
+            asked["test_labels"] = check_name(Path(self.test_labels).resolve())
         return {name: value for name, value in asked.items() if value is not None}
 
     def read(self) -> Dataset:
@@ -132,7 +133,7 @@ class Prepared:
                 "test": len(data.x_test),
                 **self.request.how_read(),
             },
-            "labels": str(Path(text).resolve()) if is_label_file(text) else text,
+            "labels": check_name(Path(text).resolve()) if is_label_file(text) else text,
             "labelled": int((self.labels >= 0).sum()),
             "labels_sha256": hashlib.sha256(self.labels.numpy().tobytes()).hexdigest(),
             "seed": self.request.seed,
@@ -185,8 +186,7 @@ def without_steps(settings: Any) -> Any:
 def check_minutes(minutes: float | None, steps: int | None, changes: Mapping[str, Any]) -> None:
     if minutes is None:
         return
-    if not 0 < minutes < math.inf:
-        raise SelfcalError(f"--minutes {minutes:g}: a number above 0 is needed")
+    bounds.check_minutes(minutes)
     if steps is not None:
         raise SelfcalError("--minutes chooses the steps of every network; leave out --steps, or --minutes")
     if said := [key for key in changes if key in steps_of_all(0)]:
