@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import HealthCheck, settings
 
 from small import LONG
+
+FEWEST_KILLS = 1000  # in the long form, over all commands
 
 usual = {
     "deadline": None,
@@ -13,3 +17,37 @@ usual = {
 settings.register_profile("short", max_examples=40, derandomize=True, database=None, **usual)
 settings.register_profile("long", max_examples=2000, print_blob=True, **usual)
 settings.load_profile("long" if LONG else "short")
+
+
+def faults(reporter):
+    """What the tests recorded: (what, changes to the disk, fates met, what went wrong), whichever process ran them."""
+    reports = [r for kind in ("passed", "failed") for r in reporter.stats.get(kind, []) if r.when == "call"]
+    return [value for r in reports for key, value in r.user_properties if key == "faults"]
+
+
+def pytest_terminal_summary(terminalreporter):
+    rows = sorted(faults(terminalreporter))
+    if not rows:
+        return
+    write, met, wrong = terminalreporter.write_line, Counter(), Counter()
+    terminalreporter.section("faults")
+    for name, moments, fates, problems in rows:
+        met.update(fates)
+        wrong.update(problems)
+        write(f"{name:26s} {moments:5d} changes  " + "  ".join(f"{fate} {count}" for fate, count in fates.items()))
+    write("in all: " + ", ".join(f"{count} {fate}" for fate, count in met.most_common()))
+    write(
+        f"earlier outputs lost: {wrong['lost']}; half-written and taken for whole: {wrong['half']}; "
+        f"bits different: {wrong['bits']}; anything else wrong: {wrong['other']}"
+    )
+
+
+def pytest_sessionfinish(session):
+    """The bar itself, when the whole suite was run."""
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    everything = not session.config.option.keyword and any(a.rstrip("/").endswith("faults") for a in session.config.args)
+    if LONG and everything and reporter is not None and not hasattr(session.config, "workerinput"):
+        kills = sum(fates.get("SIGKILL", 0) for _, _, fates, _ in faults(reporter))
+        if kills < FEWEST_KILLS and not session.config.option.collectonly:
+            reporter.write_line(f"only {kills} kills, at least {FEWEST_KILLS} are promised", red=True)
+            session.exitstatus = 1

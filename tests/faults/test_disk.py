@@ -62,7 +62,7 @@ def test_a_full_disk(small_disk, whole, kilobytes):
     with pytest.raises(SelfcalError, match="No space left on device") as problem:
         small.train(out)
     print(kilobytes, "KiB:", problem.value, good_checkpoints(out))
-    assert not list(out.rglob(".writing*")), "half a checkpoint must not keep the disk full"
+    assert not list(out.rglob("*.writing")), "half a checkpoint must not keep the disk full"
     for network, step in good_checkpoints(out).items():
         assert step % small.SAVE_EVERY == 0, network
     if kilobytes > 64:

@@ -98,20 +98,20 @@ def _new_name(folder: Path) -> Path:
 
 
 def _is_ours(handle: int, path: Path) -> bool:
-    """Held, and not cleared by somebody in the moment before."""
-    _held(handle)
+    """Held, and not cleared by somebody in the moment before, for whose end this waits."""
+    _held(handle, wait=True)
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
         return False
 
 
-def _held(handle: int) -> bool:
+def _held(handle: int, wait: bool = False) -> bool:
     """Whether the lock is ours now; where the system or the disk knows no locks, it never is."""
     if sys.platform == "win32":
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         return False
     return True

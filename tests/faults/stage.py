@@ -1,0 +1,178 @@
+"""Every command that writes, small enough to be done by the hundred, and the folders that it needs."""
+
+from __future__ import annotations
+
+import shutil
+import types
+from concurrent.futures import Future
+from functools import cache
+from pathlib import Path
+
+import selfcal
+import selfcal.app.labelling
+import selfcal.cli
+import selfcal.experiments.compare.page
+import selfcal.experiments.compare.runner
+import selfcal.experiments.demo.demo
+import selfcal.experiments.doctor.page
+import selfcal.experiments.toy.toy
+import selfcal.interop.export
+import small
+from fates import KILL, Command, _child, _do
+from selfcal.experiments import workers
+from selfcal.experiments.compare import runner, tasks
+from selfcal.experiments.demo import demo
+from selfcal.experiments.toy import rival
+
+TINY = {key: value for key, value in small.SETTINGS.items() if not key.startswith("run.")}
+SET = [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
+BRIEF = [*SET, "--set", "run.save_every=3", "--set", "run.log_every=1"]
+FEW = ["--count", "40", "--steps", "2", "--no-intervals"]
+
+
+def typed(line, *more):
+    def command():
+        try:
+            selfcal.cli.main([*line.split(), *more])
+        except SystemExit as stop:
+            if stop.code:
+                raise
+
+    return command
+
+
+class Here:
+    """Hands that do everything in this process, at once and by relative paths."""
+
+    jobs = 1
+
+    def __init__(self, *_):
+        self.done = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    @property
+    def has_room(self):
+        return not self.done
+
+    def start(self, task, function, out, *arguments):
+        future = Future()
+        function(Path("grid"), *arguments)
+        future.set_result(None)
+        self.done.append((task, future))
+
+    def ended(self, timeout=None):
+        done, self.done = self.done, []
+        return done
+
+
+def in_one_process():
+    """No other processes, whose changes nobody would see, and no clock, which nobody could compare."""
+    still = types.SimpleNamespace(monotonic=lambda: 0.0, process_time=lambda: 0.0)
+    for module in (demo, rival, tasks, runner):
+        module.time = still
+    runner.hands_for = Here
+    demo.side_by_side = lambda function, jobs, _: workers.side_by_side(function, jobs, 1)
+
+
+def save_labels():
+    """What the button of the app does."""
+    run = selfcal.load("d")
+    stack = selfcal.app.labelling.Labelling().with_suggestions(run, 2)
+    for card in stack.cards:
+        stack = stack.labelled(run, run.classes[0]) if card else stack
+    stack = stack.with_image(run, run.sample(count=1, steps=2).x)
+    stack.labelled(run, run.classes[1]).save(run)
+
+
+def save_over(name):
+    return lambda: selfcal.load("d").sample(count=4, steps=2).save(name)
+
+
+def make_old():
+    for name in ("old.npz", "old.zip", "old.png"):
+        selfcal.load("d").sample(count=3, steps=2, seed=9).save(name)
+
+
+def a_pipeline():
+    import tiny_pipelines
+
+    tiny_pipelines.save_trained(Path("pipe"), steps=60)
+
+
+TOY = "toy --out toy --steps 3 --jobs 1 --methods cg"
+GRID = "compare moons --labels 0.03 --steps 3 --count 40 --out grid --methods"
+MAKERS = {
+    "m": lambda: (typed("train moons --method cg-sc-all --labels 0.03 --steps 6 --out m", *BRIEF)(), typed("evaluate m --scales 1", *FEW)()),
+    "d": lambda: (typed("train digits --method cg --labels 0.02 --steps 2 --out d", *SET)(), typed("sample d --count 3 --steps 2")()),
+    "toy": typed(f"{TOY} --seeds 1"),
+    "grid": typed(f"{GRID} cg", *SET),
+    "pipe": a_pipeline,
+    "demo": lambda: demo.demo("demo", steps=2, count=40, scales=(1.0,)),
+    "doctor": typed("doctor m --minutes 0.01"),
+}  # fmt: skip
+
+
+def there(name):
+    return lambda folder: (folder / name).exists()
+
+
+QUICK = "d --count 4 --classes 1,2 --steps 2"
+COMMANDS = [
+    Command("train", typed("train moons --method cg-sc-all --labels 0.03 --steps 6 --out new", *BRIEF), continues=True),
+    Command(
+        "train longer",
+        typed("train moons --method cg-sc-all --labels 0.03 --steps 9 --out m", *BRIEF),
+        ("m",),
+        continues=True,
+    ),
+    Command(
+        "adopt",
+        typed("adopt pipe --data digits --labels 0.02 --method cg --steps 4 --out new --set run.save_every=2"),
+        ("pipe",),
+        continues=True,
+    ),
+    Command("sample", typed(f"sample {QUICK}"), ("d",), is_done=there("d/samples/set-002")),
+    Command("sample .npz", typed(f"sample {QUICK} --out new.npz"), ("d",), is_done=there("new.npz")),
+    Command("sample .zip", typed(f"sample {QUICK} --out new.zip"), ("d",), is_done=there("new.zip")),
+    Command("sample folder", typed(f"sample {QUICK} --out deep/new"), ("d",), is_done=there("deep/new")),
+    Command("save over .npz", save_over("old.npz"), ("d", "old.npz"), fates=(KILL,)),
+    Command("save over .zip", save_over("old.zip"), ("d", "old.zip"), fates=(KILL,)),
+    Command("save over .png", save_over("old.png"), ("d", "old.png"), fates=(KILL,)),
+    Command("evaluate", typed("evaluate m --scales 1,2", *FEW), ("m",)),
+    Command("evaluate digits", typed("evaluate d --scales 1", *FEW), ("d",)),
+    Command("export", typed("export d --out new"), ("d",), is_done=there("new")),
+    Command("suggest", typed("suggest d --count 2 --out new.csv"), ("d",), is_done=there("new.csv")),
+    Command("app", save_labels, ("d",), fates=(KILL,), is_done=there("d/labels/labels-001.csv")),
+    Command("doctor", typed("doctor m --minutes 0.01"), ("m",)),
+    Command("report", typed("report toy"), ("toy",)),
+    Command("report grid", typed("report grid"), ("grid",)),
+    Command("toy", typed(f"{TOY} --seeds 2"), ("toy",), continues=True),
+    Command("compare", typed(f"{GRID} cg,cg-sc-all", *SET), ("grid",), continues=True),
+    Command("demo", MAKERS["demo"], fates=(KILL,)),
+]
+
+
+@cache
+def made(folder: Path, name: str) -> None:
+    """What a command needs, made once in a child of this process."""
+    makers = MAKERS | {name: make_old for name in ("old.npz", "old.zip", "old.png")}
+    if name.startswith("old"):
+        made(folder, "d")
+
+    said = folder / f"{name}.said"
+    assert _child(lambda: _do(makers[name], folder), said) == 0, said.read_text()
+
+
+def furnish(command, folder: Path, workspace: Path) -> None:
+    """A workspace with what the command needs, a cache that knows as much as it would, and a stranger's file."""
+    workspace.mkdir(parents=True)
+    (workspace / "threes.png").write_bytes(b"somebody's own")
+    for name in command.needs:
+        made(folder, name)
+        source = folder / name
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, workspace / name)
