@@ -22,9 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selfcal.core import files, temporary
-
 import judging
+from selfcal.core import files, temporary
 
 KILL, CTRL_C, TERM, FULL = "SIGKILL", "SIGINT", "SIGTERM", "ENOSPC"
 SIGNALS = {KILL: signal.SIGKILL, CTRL_C: signal.SIGINT, TERM: signal.SIGTERM}
@@ -125,7 +124,9 @@ def _do(work: Callable[[], None], folder: Path) -> None:
 class Play:
     """The process that runs the command and lets its twins die."""
 
-    def __init__(self, command: Command, workspace: Path, scratch: Path, judge: judging.Judge | None, every: int) -> None:
+    def __init__(
+        self, command: Command, workspace: Path, scratch: Path, judge: judging.Judge | None, every: int
+    ) -> None:
         self.command, self.workspace, self.scratch, self.judge = command, workspace, scratch, judge
         self.every, self.tally = every, Tally()
         self.watching, self.full, self.is_twin = False, False, False
@@ -148,7 +149,12 @@ class Play:
     def hook(self, event: str, arguments: tuple) -> None:
         if not (self.watching or self.full):
             return
-        if event == "open" and not isinstance(arguments[0], int) and arguments[2] & WRITES and self.is_ours(arguments[0]):
+        if (
+            event == "open"
+            and not isinstance(arguments[0], int)
+            and arguments[2] & WRITES
+            and self.is_ours(arguments[0])
+        ):
             self.moment("grow" if arguments[2] & os.O_CREAT else "change", arguments[0])
         elif event in GROWTH and self.is_ours(arguments[0]):
             self.moment("grow", arguments[0])

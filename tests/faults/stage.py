@@ -160,7 +160,7 @@ COMMANDS = [
 @cache
 def made(folder: Path, name: str) -> None:
     """What a command needs, made once in a child of this process."""
-    makers = MAKERS | {name: make_old for name in ("old.npz", "old.zip", "old.png")}
+    makers = MAKERS | dict.fromkeys(("old.npz", "old.zip", "old.png"), make_old)
     if name.startswith("old"):
         made(folder, "d")
 

@@ -68,7 +68,9 @@ def test_two_evaluations_keep_each_others_results(points):
 def test_two_samplings_get_folders_of_their_own(tmp_path, images):
     """Both see that set-001 is free; neither writes over the other."""
     first = next_folder(images.path / "samples")
-    children = [small.forked(lambda seed=seed: write_next(images.draw(seed=seed, **FEW), images.path)) for seed in (1, 2)]
+    children = [
+        small.forked(lambda seed=seed: write_next(images.draw(seed=seed, **FEW), images.path)) for seed in (1, 2)
+    ]
     assert [small.ended(child) for child in children] == [0, 0]
     sets = sorted((images.path / "samples").iterdir())
     assert [s.name for s in sets] == ["set-001", "set-002"]

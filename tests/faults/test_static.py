@@ -72,7 +72,17 @@ def test_that_this_test_can_fail(text):
 
 # --- one writer -----------------------------------------------------------------------------------
 
-METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "rename", "symlink_to", "hardlink_to", "save_file"}
+METHODS = {
+    "write_text",
+    "write_bytes",
+    "touch",
+    "mkdir",
+    "makedirs",
+    "rename",
+    "symlink_to",
+    "hardlink_to",
+    "save_file",
+}
 METHODS |= {"save_pretrained", "to_csv", "tofile"}
 FUNCTIONS = {f"os.{name}" for name in ("open", "fdopen", "replace", "rename", "link", "symlink", "truncate", "mknod")}
 FUNCTIONS |= {f"shutil.{name}" for name in ("copy", "copy2", "copyfile", "copytree", "move", "copyfileobj")}
