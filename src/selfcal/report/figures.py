@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,7 +25,8 @@ def colour(method: str, position: int = 0) -> str:
 def svg(figure: Figure) -> str:
     """The figure as inline SVG: sharp at any size, no file beside the page."""
     stream = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "selfcal"}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "selfcal"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # letters are drawn by who reads the page, in its own fonts
         figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = stream.getvalue()
     return text[text.index("<svg") :]
