@@ -166,7 +166,7 @@ def test_a_strangers_run_with_a_noise_without_end(run, tmp_path, capsys):
 
 def test_networks_that_leave_the_finite_numbers_make_no_samples(run):
     opened = selfcal.load(run)
-    opened.generator.networks["score"].network.register_forward_hook(lambda *_: torch.tensor(float("nan")))
+    opened.generator.networks["score"].network.register_forward_hook(lambda _, __, out: out * torch.nan)
     with pytest.raises(SelfcalError, match="left the finite numbers"):
         opened.sample(count=2, steps=2)
 
@@ -195,7 +195,7 @@ def test_whole_numbers(value, fine):
 
 def test_markup_in_a_path_is_shown(run, tmp_path, capsys):
     place = tmp_path / "[/bold][final]"
-    place.mkdir()
+    place.mkdir(parents=True)
     (place / "run").symlink_to(run)
     code, said, err = typed(capsys, "sample", place / "run", "--count", "2", "--steps", "2", "--out", place / "x.npz")
     assert code == 0, err
@@ -267,7 +267,7 @@ def test_a_cache_that_cannot_be_written_does_not_stop_evaluate(run, tmp_path, ca
 
 
 def test_a_full_disk_names_the_file(run, tmp_path, capsys, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.escapes import html, markdown
-from selfcal.core.files import write_text
+from selfcal.core.files import surfaced, write_text
 from selfcal.core.reading import as_written, read_arrays
 from selfcal.diffusion.pictures import grid, png
 from selfcal.experiments import costs
@@ -35,7 +35,8 @@ def write_page(out: Path) -> Path:
     with as_written(out, "selfcal compare", "remove the outcome (seed-*.json) that is odd and give the command again"):
         texts = texts_of(out)
     for name, text in texts.items():
-        write_text(out / name, text)
+        with surfaced(f"cannot write {out / name}"):
+            write_text(out / name, text)
     return out / "report.html"
 
 

@@ -10,7 +10,7 @@ from PIL.Image import Image
 from pydantic import Field
 
 from selfcal.core.comparable import check_comparable
-from selfcal.core.files import write_text
+from selfcal.core.files import surfaced, write_text
 from selfcal.core.reading import Record, as_written, read_arrays, read_record
 from selfcal.diffusion.pictures import grid, png
 from selfcal.report.columns import COLUMNS, DEMO
@@ -37,7 +37,8 @@ def write_page(out: Path) -> Path:
     with as_written(out, "selfcal demo", "give the same demo command again"):
         page = page_of(results, extra, images)
     file = out / "report.html"
-    write_text(file, page)
+    with surfaced(f"cannot write {file}"):
+        write_text(file, page)
     return file
 
 

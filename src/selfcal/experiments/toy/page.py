@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import write_bytes, write_text
+from selfcal.core.files import surfaced, write_bytes, write_text
 from selfcal.core.reading import as_written, read_arrays, read_record
 from selfcal.experiments.toy.fields import draw_fields, draw_paths
 from selfcal.experiments.toy.records import Report
@@ -26,9 +26,11 @@ def write_page(out: Path) -> Path:
     with as_written(out, "selfcal toy", "remove the results that are odd and give the same toy command again"):
         texts, pictures = made_of(report, out)
     for name, text in texts.items():
-        write_text(out / name, text)
+        with surfaced(f"cannot write {out / name}"):
+            write_text(out / name, text)
     for name, content in pictures.items():
-        write_bytes(out / f"{name}.png", content)
+        with surfaced(f"cannot write {out / name}.png"):
+            write_bytes(out / f"{name}.png", content)
     return out / "report.html"
 
 
