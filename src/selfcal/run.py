@@ -216,9 +216,11 @@ class Run:
             report = evaluate(self._subject(test_labels), asked, wanted(show_progress) and self.team.is_main, keep)
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
         report |= {"unfinished": self.unfinished or None}
-        if not self.team.is_main:
-            return added(report, before)
-        with in_turn(self.path, "metrics.json"):  # another evaluation may have ended meanwhile
+        return self._record(report) if self.team.is_main else added(report, before)
+
+    def _record(self, report: dict[str, Any]) -> dict[str, Any]:
+        """Beside all earlier evaluations, one of which may have ended while this one was under way."""
+        with in_turn(self.path, "metrics.json"):
             report = added(report, self.directory.metrics)
             self.directory.write("metrics.json", report)
         return report

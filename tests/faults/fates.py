@@ -117,7 +117,6 @@ def _print_into(said: Path) -> None:
 
 def _do(work: Callable[[], None], folder: Path) -> None:
     os.chdir(folder)
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     work()
 
 
@@ -185,7 +184,7 @@ class Play:
             with Torn(path, "a") as stream:
                 stream.write(line.encode() + b"\n")
 
-        temporary._stream = lambda handle: io.BufferedRandom(Torn(handle, "r+"), 2**16)
+        temporary._stream = lambda handle: io.BufferedRandom(Torn(handle, "r+"), 2**12)
         for module in [m for name, m in sys.modules.items() if name.startswith("selfcal") and m is not None]:
             for name, real, torn in (
                 ("write_in_place", files.write_in_place, in_place),
@@ -201,12 +200,12 @@ class Play:
         if not self.watching:
             return
         self.tally.moments += 1
-        if self.judge is None or (self.tally.moments - 1) % self.every:
+        if self.judge is None or (self.tally.moments - 1) % self.every != self.every // 2:
             return
         self.watching = False
-        for fate in self.command.fates:
-            locking = os.fsdecode(path).endswith(".lock")  # which no twin may go on with
-            if fate != FULL or (kind == "grow" and not locking):
+        turn = (CTRL_C, TERM)[self.tally.moments % 2]  # one handler serves both: they take turns
+        for fate in [f for f in self.command.fates if f not in (CTRL_C, TERM) or f == turn]:
+            if fate != FULL or (kind == "grow" and not is_locking()):
                 self.meet(fate)
                 if self.is_twin:
                     if fate == FULL:
@@ -222,10 +221,16 @@ class Play:
         sys.stderr.flush()
         twin = os.fork()
         if twin == 0:
+            self.is_twin = True
             _print_into(said)
-            move_into(copy, self.workspace)
+            try:
+                move_into(copy, self.workspace)
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(99)  # the twin was not made; that is no fate of the command
             signal.alarm(PATIENCE)
-            self.is_twin, self.full = True, fate == FULL
+            self.full = fate == FULL
             if fate in SIGNALS:
                 os.kill(os.getpid(), SIGNALS[fate])
             return
@@ -236,6 +241,16 @@ class Play:
             self.tally.said.append(f"{self.command.name}, {fate} at change {self.tally.moments}: {kind}: {words}")
         shutil.rmtree(copy)
         said.unlink()
+
+
+def is_locking() -> bool:
+    """Inside the library of locks, which notices that it was forked and will not go on."""
+    frame = sys._getframe()
+    while frame is not None:
+        if "filelock" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def move_into(copy: Path, workspace: Path) -> None:
@@ -256,4 +271,3 @@ def move_into(copy: Path, workspace: Path) -> None:
         os.dup2(new, handle, inheritable=False)  # the lock goes with it
         os.close(new)
     os.chdir(copy)
-    os.environ["XDG_CACHE_HOME"] = str(copy / "cache")

@@ -44,12 +44,12 @@ def victim(tmp_path):
     return folder
 
 
-@pytest.fixture
-def strangers(tmp_path, run, victim):
-    """Every name that a command could write to is a link to somewhere else."""
+@pytest.fixture(params=[None, *LINKS] if small.LONG else [None])
+def strangers(tmp_path, run, victim, request):
+    """Every name that a command could write to is a link to somewhere else; in the long form also each alone."""
     out = tmp_path / "strangers"
     shutil.copytree(run, out)
-    for name, kind in LINKS.items():
+    for name, kind in LINKS.items() if request.param is None else [(request.param, LINKS[request.param])]:
         (out / name).unlink(missing_ok=True)
         (out / name).symlink_to(victim / kind)
     return out
@@ -75,7 +75,7 @@ def test_no_command_writes_through_a_link(capsys, strangers, victim, command):
     code, _, said = typed_unwrapped(capsys, *[word.replace("RUN", str(strangers)) for word in command])
     assert seen(victim) == before, said
     assert code in (0, 2), said
-    if command[0] == "sample":
+    if command[0] == "sample" and (strangers / "samples").is_symlink():
         assert "is a link that leads out of" in said
 
 
@@ -98,7 +98,7 @@ def test_the_writers_themselves(tmp_path, victim):
     (home / "nowhere").symlink_to(home / "nowhere")
     with pytest.raises(OSError, match="symbolic link"):
         append_line(home / "file", "x")
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="Not a directory"):
         write_folder(home / "folder", [("a", b"b")])
     for name in ("folder", "folder/deeper", "nowhere/deeper"):
         with pytest.raises(SelfcalError, match="is a link that leads"):

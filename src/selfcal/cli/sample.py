@@ -44,19 +44,25 @@ def sample(
     out
         x.npz (numbers), x.zip (PNGs by class), x.png (one picture of all), or a folder; RUN/samples/set-… if left out.
     """
-    from selfcal.core.files import check_inside
-    from selfcal.diffusion.sample_files import check_target, next_folder
     from selfcal.run import load
 
     the_run = load(run, together=True)
     if the_run.team.is_main:
-        target = out or next_folder(the_run.path / "samples")
-        check_target(target, is_image=len(the_run.shape) == 3)
-        if within := limits(the_run, target):
-            check_inside(target, within)
+        check_free(the_run, out)
     named = None if classes is None else the_run.classes_named(classes)
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
     write_while_drawing(the_run, the_run.draw(named, count, show_progress=True, **choices), out)
+
+
+def check_free(run: Run, out: Path | None) -> None:
+    """Before the work: nothing may be there, and no link of a run's may lead elsewhere."""
+    from selfcal.core.files import check_inside
+    from selfcal.diffusion.sample_files import check_target, next_folder
+
+    target = out or next_folder(run.path / "samples")
+    check_target(target, is_image=len(run.shape) == 3)
+    if within := limits(run, target):
+        check_inside(target, within)
 
 
 def write_while_drawing(run: Run, drawing: Drawing, out: Path | None) -> None:

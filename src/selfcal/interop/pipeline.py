@@ -172,8 +172,7 @@ class SelfcalPipeline(DiffusionPipeline):
         row = SAMPLERS[sampler or usual["sampler"]]
         usual_steps = usual["steps"] if sampler in (None, usual["sampler"]) else row.steps
         steps = usual_steps if num_inference_steps is None else num_inference_steps
-        check_noise(usual)
-        sigmas = row.levels(Noise(usual["sigma_min"], usual["sigma_max"]), steps)
+        sigmas = row.levels(checked_noise(usual), steps)
         if self.config.module and self.own_score is None:
             name = self.config.module.get("module") or "a module of its maker's"
             raise ValueError(f"the score model is {name}, whose code is not here; give it: pipe.use_module(net)")
@@ -186,9 +185,7 @@ class SelfcalPipeline(DiffusionPipeline):
         score = GUIDES[usual["guide"]].score(networks, y, scale)
         shape = [self.config.image_shape[side] for side in ("channels", "height", "width")]
         x = sigmas[0] * torch.randn((len(y), *shape), generator=generator)
-        x = row.function(score, x.to(self.device), sigmas, rng=generator)
-        if not x.isfinite().all():
-            raise ValueError(f"sampling left the finite numbers at guidance_scale = {scale:g}; take a lower one")
+        x = finite(row.function(score, x.to(self.device), sigmas, rng=generator), scale)
         images: Any = (x.clamp(-1, 1).cpu() + 1) / 2
         if output_type != "pt":
             images = images.permute(0, 2, 3, 1).numpy()
@@ -206,13 +203,20 @@ class SelfcalPipeline(DiffusionPipeline):
         raise ValueError(f"unknown class {label!r}; this model has {', '.join(names.values())}")
 
 
-def check_noise(sampling: dict) -> None:
+def finite(x: Tensor, scale: float) -> Tensor:
+    if not x.isfinite().all():
+        raise ValueError(f"sampling left the finite numbers at guidance_scale = {scale:g}; take a lower one")
+    return x
+
+
+def checked_noise(sampling: dict) -> Noise:
     """The range of σ is read from model_index.json, which anybody can write."""
     low, high = sampling["sigma_min"], sampling["sigma_max"]
     if not all(isinstance(v, int | float) and math.isfinite(v) for v in (low, high)) or not 0 < low < high:
         raise ValueError(f"model_index.json: σ from {low} to {high}; finite numbers above 0 are needed, in this order")
     if high > LARGEST_SIGMA:
         raise ValueError(f"model_index.json: sigma_max = {high:g}; at most {LARGEST_SIGMA:g} can be")
+    return Noise(low, high)
 
 
 def check_call(labels: list, scale: float | None, steps: int | None, generator: Any, output_type: str) -> None:
