@@ -203,12 +203,7 @@ COMMANDS = [
 @cache
 def made(folder: Path, name: str) -> None:
     """What a command needs, made once in a child of this process."""
-<<<<<<< HEAD
-    makers = MAKERS | dict.fromkeys(("old.npz", "old.zip", "old.png"), make_old)
-    if name.startswith("old"):
-=======
     if name in OLD:
->>>>>>> keep
         made(folder, "d")
     said = folder / f"{name}.said"
     assert _child(lambda: _do(MAKERS[name], folder), said) == 0, said.read_text()

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-<<<<<<< HEAD
+from selfcal.core.errors import look_up
 from selfcal.core.escapes import markdown_code
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tables import INTERVAL, Named, labels_in_words
-=======
-from selfcal.core.errors import look_up
-from selfcal.experiments.compare.grid import Grid
-from selfcal.experiments.compare.summary import Summary
-from selfcal.experiments.compare.tables import INTERVAL, labels_in_words
 from selfcal.methods.table import CLASSIFIER_GRIDS
->>>>>>> keep
 from selfcal.report.units import duration
 
 
@@ -56,16 +50,10 @@ def measurement(comparison: Grid, summary: Summary, named: Named) -> list[str]:
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + f"; {whose} is shared by all methods that use one",
-<<<<<<< HEAD
-        f"{r['samples']} samples per cell by {named(r['sampler'])} with {r['evaluations']} evaluations; λ is chosen "
-        f"within {grid} by intra-FID on samples that are not reported",
+        f"{r['samples']} samples per cell by {named(r['sampler'])} with {r['evaluations']} evaluations; λ is chosen from "
+        f"{', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
         f"features {named(r['features'])} {named(r['features_sha256'][:12])}, k = {r['k']}, reference: "
         f"{named(r['reference'])} images; the "
-=======
-        f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen from "
-        f"{', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
-        f"features {r['features']} {r['features_sha256'][:12]}, k = {r['k']}, reference: {r['reference']} images; the "
->>>>>>> keep
         "distances compare with each other, not with those of another extractor or number of samples"
         + ("; below 2048 samples they are biased upwards, for all alike" if r["biased"] else ""),
     ]

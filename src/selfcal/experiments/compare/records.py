@@ -12,7 +12,7 @@ from selfcal.core.bounds import LARGEST_SEED, MOST_JOBS
 from selfcal.core.reading import Record
 from selfcal.core.settings import Settings
 from selfcal.experiments.compare.variants import base
-from selfcal.methods.table import METHODS
+from selfcal.methods.table import CLASSIFIER_GRIDS, METHODS
 from selfcal.report.records import Count, Measured, Numbers, Tried
 
 VARIED = re.compile(r"[a-z]+\.[a-z0-9_]+=[\w.+-]+")
@@ -31,6 +31,12 @@ def _choice(labels: str) -> str:
     if labels in ("", ".", "..") or "\0" in labels or len(labels) > 4096 or Path(labels).stem in ("", "..", "."):
         raise ValueError("no choice of labels is called so")
     return labels
+
+
+def _grid(scales: str) -> str:
+    if scales not in CLASSIFIER_GRIDS:
+        raise ValueError("no such grid of guidance scales")
+    return scales
 
 
 Method = Annotated[str, AfterValidator(_known)]
@@ -52,7 +58,7 @@ class ProtocolRecord(Record):
     settings: dict[str, Any]
     samples: Count
     score_labels: str
-    scales: Literal["paper", "wide"] = "paper"
+    scales: Annotated[str, AfterValidator(_grid)] = "paper"
     score_seed: Seed | None = None
     label_free: bool = False
     how_read: dict[str, Any] = Field(default_factory=dict)
