@@ -50,8 +50,8 @@ def measurement(comparison: Grid, summary: Summary, named: Named) -> list[str]:
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + f"; {whose} is shared by all methods that use one",
-        f"{r['samples']} samples per cell by {named(r['sampler'])} with {r['evaluations']} evaluations; λ is chosen from "
-        f"{', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
+        f"{r['samples']} samples per cell by {named(r['sampler'])} with {r['evaluations']} evaluations; λ is chosen "
+        f"from {', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
         f"features {named(r['features'])} {named(r['features_sha256'][:12])}, k = {r['k']}, reference: "
         f"{named(r['reference'])} images; the "
         "distances compare with each other, not with those of another extractor or number of samples"
