@@ -28,7 +28,10 @@ def summarise(reporter):
         reporter.section("fuzzed files")
         for kind, count in sorted(files.items()):
             reporter.write_line(f"{kind:44s} {count:6d} examples")
-        reporter.write_line(f"in all {sum(files.values())} examples of {len(files)} kinds; only SelfcalError came out")
+        kinds = ("test_readers", "test_results_files")
+        failed = [r for r in reporter.stats.get("failed", []) if any(kind in r.nodeid for kind in kinds)]
+        outcome = f"{len(failed)} tests failed" if failed else "only SelfcalError came out"
+        reporter.write_line(f"in all {sum(files.values())} examples of {len(files)} kinds; {outcome}")
     if names:
         reporter.section("hostile names")
         for medium, count in sorted(names.items()):
