@@ -43,6 +43,7 @@ class Command:
     fates: Sequence[str] = (KILL, CTRL_C, TERM, FULL)
     continues: bool = False  # what it promises after Ctrl-C
     is_done: Callable[[Path], bool] = lambda folder: False
+    clocked: Sequence[str] = ()  # files that depend on the clock: whole, but with other bits each time
 
 
 @dataclass

@@ -191,7 +191,9 @@ COMMANDS = [
     Command("export", typed("export d --out new"), ("d",), is_done=there("new")),
     Command("suggest", typed("suggest d --count 2 --out new.csv"), ("d",), is_done=there("new.csv")),
     Command("app", spoken(save_labels), ("f",), fates=(KILL, FULL), is_done=there("f/labels/new-001")),
-    Command("doctor", typed("doctor m --minutes 0.01"), ("m",)),
+    Command(
+        "doctor", typed("doctor m --minutes 0.01"), ("m",), clocked=[f"m/doctor.{x}" for x in ("json", "html", "npz")]
+    ),
     Command("report", typed("report toy"), ("toy",)),
     Command("report grid", typed("report grid"), ("grid",)),
     Command("toy", typed(f"{TOY} --seeds 2"), ("toy",), continues=True),
