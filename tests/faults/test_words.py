@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import selfcal
 import small
 from command_line import typed, typed_unwrapped
+from mutations import json_values
 from selfcal import cli
 from selfcal.core import bounds
+from selfcal.core import settings as settings_of_selfcal
 from selfcal.core.errors import SelfcalError
 
 
@@ -188,6 +194,34 @@ def test_whole_numbers(value, fine):
     else:
         with pytest.raises(SelfcalError, match="--n"):
             bounds.check_whole("--n", value, 1, bounds.MOST_SEEDS)
+
+
+FAR = [2**63, 2**64, -(2**70), 10**13, 10**40]  # beyond every bound; none that is merely slow
+
+
+@settings(max_examples=2000 if small.LONG else 40)
+@given(data=st.data())
+def test_samples_of_any_numbers_are_finite_or_an_error(run, tally, data):
+    tally["numbers: sampling"] += 1
+    near = st.integers(-2, 4)
+    far = st.one_of(near, near, st.sampled_from(FAR))
+    how = {"steps": data.draw(far), "count": data.draw(far), "seed": data.draw(st.integers(-(2**70), 2**70))}
+    how["scale"] = data.draw(st.one_of(st.floats(), st.floats(0, 1e38), st.floats(0, 10)))
+    if data.draw(st.booleans()):
+        how |= {"sampler": "dpm++2m-sde", "eta": data.draw(st.floats())}
+    else:
+        how |= {"sampler": "heun", "churn": data.draw(st.floats())}
+    with suppress(SelfcalError):
+        assert selfcal.load(run).sample(**how).x.isfinite().all()
+
+
+@settings(max_examples=2000 if small.LONG else 100)
+@given(key=st.sampled_from(sorted(settings_of_selfcal.keys())), value=json_values | st.floats() | st.sampled_from(FAR))
+def test_settings_of_any_value_are_taken_or_an_error(tally, key, value):
+    tally["numbers: settings"] += 1
+    with suppress(SelfcalError):
+        new = settings_of_selfcal.Settings().changed({key: value}).dotted()
+        assert not isinstance(new[key], float) or math.isfinite(new[key])
 
 
 # --- words ------------------------------------------------------------------------------------------
