@@ -43,7 +43,7 @@ def check_name(path: str | Path) -> str:
 def check_minutes(value: float) -> float:
     """A time above 0 that somebody can wait for."""
     if not 0 < value <= MOST_MINUTES:  # also where it is not a number
-        raise SelfcalError(f"--minutes {value:g}: a number above 0 is needed, and at most {MOST_MINUTES:,}")
+        raise SelfcalError(f"--minutes {value:g}: a time above 0 is needed, and at most {MOST_MINUTES:,}")
     return value
 
 

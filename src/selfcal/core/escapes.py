@@ -22,8 +22,8 @@ from markupsafe import Markup, escape
 # Invisible, and able to turn the reading order around: a name could pretend to be another.
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\ufeff")
 MARKS = re.compile(r"([!-/:-@\[-`{-~])")  # every ASCII mark; Markdown lets each of them be escaped
-HARMLESS = re.compile(r"[A-Za-z0-9]+(?:(?:[ ,=-]| ?%?: |(?<=[0-9])\.(?=[0-9]))[A-Za-z0-9]+)*(?: ?%)?")
-"""What none of Markdown's marks begins in: "cg-sc-all" and "2 %: 30 labels" stay readable."""
+HARMLESS = re.compile(r"(?!.*[Ww]{3})[A-Za-z0-9]+(?:(?:[ ,=._-]| ?%?: )[A-Za-z0-9]+)*(?: ?%)?")
+"""What none of Markdown's marks begins in: "cg-sc-all terms.sc_weight=1" and "2 %: 30 labels" stay readable."""
 TEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
