@@ -49,11 +49,12 @@ def test_a_demo_stops_with_its_workers(tmp_path, times):
     assert children_of(process.pid) == []
 
 
+@only_long
 @pytest.mark.parametrize(
     ("command", "promise"),
     [
         (["sample", "RUN", "--count", "100000", "--out", "OUT/x.npz"], "OUT/x.npz was not written"),
-        pytest.param(["evaluate", "RUN", "--count", "100000"], "the same command begins anew", marks=only_long),
+        (["evaluate", "RUN", "--count", "100000"], "the same command begins anew"),
     ],
     ids=["sample", "evaluate"],
 )
