@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from selfcal.core.bounds import check_minutes
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import wanted
 from selfcal.core.settings import Settings
@@ -22,7 +23,7 @@ from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Drawing, Samples
 from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
-from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed, of_diverged
+from selfcal.evaluation.diagnosis.diagnose import Diagnosis, diagnosed, of_diverged
 from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+import tallies
 from small import LONG
 
 FEWEST_KILLS = 1000  # in the long form, over all commands
@@ -19,6 +21,25 @@ settings.register_profile("long", max_examples=2000, print_blob=True, **usual)
 settings.load_profile("long" if LONG else "short")
 
 
+@pytest.fixture
+def tally(request):
+    """`tally["csv"] += 1` for every example that came through; too few of them are an error in the long form."""
+    counts = Counter()
+    yield counts
+    request.node.user_properties += [("fuzzed", (kind, count)) for kind, count in counts.items()]
+    assert min(counts.values(), default=0) >= tallies.FEWEST, counts
+
+
+@pytest.fixture
+def names_tally(request):
+    """(medium, unescaped or not) of every hostile name."""
+    counts, raw = Counter(), Counter()
+    yield counts, raw
+    request.node.user_properties += [("names", (medium, count)) for medium, count in counts.items()]
+    request.node.user_properties += [("unescaped", (medium, count)) for medium, count in raw.items()]
+    assert min(counts.values(), default=0) >= tallies.FEWEST_NAMES, counts
+
+
 def faults(reporter):
     """What the tests recorded: (what, changes to the disk, fates met, what went wrong), whichever process ran them."""
     reports = [r for kind in ("passed", "failed") for r in reporter.stats.get(kind, []) if r.when == "call"]
@@ -26,6 +47,7 @@ def faults(reporter):
 
 
 def pytest_terminal_summary(terminalreporter):
+    tallies.summarise(terminalreporter)
     rows = sorted(faults(terminalreporter))
     if not rows:
         return

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
-from rich.console import Console
 
 from selfcal import __version__
 from selfcal.core import progress
+from selfcal.core.console import PlainConsole, knows_all_letters
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -23,8 +25,8 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
-out_console = Console()
-problem_console = Console(stderr=True)
+out_console = PlainConsole()
+problem_console = PlainConsole(stderr=True)
 
 
 def say_unfinished(run: Run) -> None:
@@ -52,6 +54,13 @@ def only_the_first_speaks() -> None:
         out_console.quiet = progress.console.quiet = True
 
 
+def print_json(value: Any) -> None:
+    """For programs: whole whatever the terminal's letters are, and never wrapped."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    known = knows_all_letters(sys.stdout) and text.encode("utf-8", "ignore").decode("utf-8") == text
+    print(text if known else json.dumps(value, indent=1))
+
+
 def say(sentence: str) -> None:
     """A sentence as it is, however narrow the terminal: paths in it can be copied."""
-    out_console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+    out_console.print(sentence, soft_wrap=True)

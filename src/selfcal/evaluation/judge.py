@@ -14,11 +14,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from selfcal.core.files import file_sha256, write_bytes
 from selfcal.core.progress import bar, say
+from selfcal.core.reading import read_tensors
 from selfcal.data.dataset import Dataset
 from selfcal.data.pixels import some
 from selfcal.data.sources import load_data
@@ -132,7 +133,7 @@ def resume(judge: Judge, optimiser: torch.optim.Optimizer, name: str) -> int:
 
 
 def _read(judge: Judge, file: Path) -> Judge:
-    judge.load_state_dict(load_file(file))
+    judge.load_state_dict(read_tensors(file))
     return judge.eval()
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from selfcal.core import reading
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256, make_folder, read_json, reason, write_in_place, writing_folder
 from selfcal.core.late import Tensor
@@ -224,14 +225,10 @@ def verify(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors import torch as safetensors
-
     try:
-        tensors: dict[str, Tensor] = safetensors.load(file.read_bytes())
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
-        raise Damaged(f"{file} is damaged: {reason(error)}") from None
-    return tensors
+        return reading.read_tensors(file)
+    except SelfcalError as problem:
+        raise Damaged(str(problem)) from None
 
 
 def _files(path: Path) -> Iterable[Path]:

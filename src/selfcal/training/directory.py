@@ -37,6 +37,7 @@ MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the has
 MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
 MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
 MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
+MAY_DIFFER |= {"threads"}  # it goes on with those that are recorded
 MAY_DIFFER |= {"settings.run.preview_every"}  # pictures change nothing
 NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
 

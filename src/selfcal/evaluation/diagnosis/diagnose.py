@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from selfcal.core.errors import SelfcalError
 from selfcal.core.files import file_sha256, surfaced, write_arrays, write_json, write_text
 from selfcal.core.version import __version__
 from selfcal.evaluation.diagnosis.commands import Commands
@@ -120,8 +119,3 @@ def notes(m: Mapping[str, Any], commands: Commands) -> list[str]:
     elif scale["scale"] is not None and scale["by"]:
         words.append(f"An evaluation chose λ = {scale['scale']:g} by {scale['by']}.")
     return words
-
-
-def check_minutes(minutes: float) -> None:
-    if not 0 < minutes < float("inf"):
-        raise SelfcalError(f"--minutes {minutes:g}: a time above 0 is needed")
