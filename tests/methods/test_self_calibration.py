@@ -115,3 +115,16 @@ def test_denoising_weight_makes_it_edms_loss():
     weight = (sigma**2 + sigma_data**2) / (sigma * sigma_data) ** 2
     expected = 0.5 * (weight * (denoised - batch.x0).square().sum(1)).mean()
     torch.testing.assert_close(denoising(EDM(sigma_data).weight)(estimate), expected)
+
+
+def test_a_lift_lets_middle_noise_count_as_in_the_score_models_loss_up_to_it():
+    batch = perturbed(MIXTURE, 64, (0.1, 5.0))
+    reading = Reading(MIXTURE.log_joint, batch)
+    each = residual(batch, reading.inner_score)
+    middle = batch.sigma <= 2.0
+    assert 0 < middle.sum() < 64
+    weight = EDM(0.5).weight(batch.sigma.clamp(max=2.0))
+    torch.testing.assert_close(weight[middle], EDM(0.5).weight(batch.sigma[middle]))
+    torch.testing.assert_close(weight[~middle], torch.full_like(weight[~middle], 17.0))
+    torch.testing.assert_close(self_calibration(lift=2.0)(reading), (weight * each).mean())
+    assert self_calibration(lift=0.0)(reading) == each.mean()

@@ -68,7 +68,7 @@ def compare(
     out
         The folder to make or continue: table.md, table.csv, table.tex and report.html.
     scales
-        The grid that λ is chosen from: wide (1 to 6), or paper (0.5 to 2.5).
+        The grid that λ is chosen from: wide (1 to 6), far (2 to 9), or paper (0.5 to 2.5).
     score_seed
         Train one score model, with this seed, for all: seeds then differ in labelled images and guides alone.
     label_free

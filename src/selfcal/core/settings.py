@@ -108,6 +108,12 @@ class TermSettings(Section):
         False,
         description="with sc_rebalance: by leaving labelled images out of SC at random, which spares their computation",
     )
+    sc_lift: float = Field(
+        0.0,
+        ge=0,
+        description="0 is the paper's λ(t) = σ²; else noise of σ counts 1 + (min(σ, sc_lift)/σ_d)² times, as in the "
+        "score model's own loss up to that σ",
+    )
     sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
     ls_smoothing: float = Field(0.1, ge=0, lt=1, description="ε of label smoothing; the paper tried .1 and .05")
     jr_weight: float = Field(0.01, ge=0, description="weight of the Jacobian regularisation")

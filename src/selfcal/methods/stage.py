@@ -116,7 +116,7 @@ class Method:
     title: str
     stages: Callable[[Settings], tuple[Stage, ...]]
     guide: str  # a row of guidance.GUIDES
-    grids: Mapping[str, tuple[float, ...]]  # guidance strengths to choose from: "paper", its own, and "wide"
+    grids: Mapping[str, tuple[float, ...]]  # guidance strengths to choose from: "paper", its own, "wide" and "far"
     scale: float  # what is used unless one asks for another
 
     def grid(self, name: str) -> tuple[float, ...]:

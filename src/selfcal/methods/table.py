@@ -41,13 +41,15 @@ if TYPE_CHECKING:
 CLASSIFIER_GRIDS = {
     "paper": (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5),  # λ_CG
     "wide": (1.0, 1.5, 2.0, 3.0, 4.0, 6.0),  # every method chose the paper's largest
+    "far": (2.0, 3.0, 4.0, 6.0, 9.0),  # on images of 28×28 several chose 6
 }
 FREE_GRIDS = {
     "paper": (0.0, 0.1, 0.2, 0.4),  # λ_CFG, which is w: 0 is the plain conditional score
     "wide": (0.0, 0.2, 0.5, 1.0, 2.0),
+    "far": (0.0, 0.5, 1.0, 2.0, 4.0),
 }
 Grids = Mapping[str, tuple[float, ...]]
-NO_GRIDS: Grids = {"paper": (0.0,), "wide": (0.0,)}  # nothing to scale
+NO_GRIDS: Grids = dict.fromkeys(CLASSIFIER_GRIDS, (0.0,))  # nothing to scale
 
 
 # --- the terms of each row: a name, its weight, the term, who sees it --------------------------------
@@ -97,7 +99,7 @@ def ce_robust(c: Context) -> dict[str, Weighted]:
 
 def sc(c: Context, sees: Sees) -> dict[str, Weighted]:
     t = c.settings.terms
-    term = self_calibration(t.sc_per_dimension)
+    term = self_calibration(t.sc_per_dimension, t.sc_lift, c.settings.noise.sigma_data)
     return {"sc": Weighted(t.sc_weight, term, sees, lambda r: r.inner_score, twice=True)}
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from selfcal.core.errors import look_up
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tables import INTERVAL, labels_in_words
+from selfcal.methods.table import CLASSIFIER_GRIDS
 from selfcal.report.units import duration
 
 
@@ -39,7 +41,7 @@ def origin(comparison: Grid, summary: Summary) -> list[str]:
 def measurement(comparison: Grid, summary: Summary) -> list[str]:
     """Training, sampling and features, which all cells share."""
     r = summary.results[0]
-    grid = "the paper's grid" if comparison.protocol.scales == "paper" else "a grid that reaches to λ = 6 (w = 2)"
+    scales = look_up("grid of guidance scales", comparison.protocol.scales, CLASSIFIER_GRIDS)
     shared = comparison.protocol.score_seed
     whose = "the score model of a seed" if shared is None else f"one score model (seed {shared}), for all seeds,"
     steps = {s: comparison.protocol.settings[s]["steps"] for s in ("score", "classifier", "conditional")}
@@ -47,8 +49,8 @@ def measurement(comparison: Grid, summary: Summary) -> list[str]:
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + f"; {whose} is shared by all methods that use one",
-        f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen within "
-        f"{grid} by intra-FID on samples that are not reported",
+        f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen from "
+        f"{', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
         f"features {r['features']} {r['features_sha256'][:12]}, k = {r['k']}, reference: {r['reference']} images; the "
         "distances compare with each other, not with those of another extractor or number of samples"
         + ("; below 2048 samples they are biased upwards, for all alike" if r["biased"] else ""),

@@ -63,7 +63,7 @@ def compare(
     """Train and evaluate every method with every choice of labels and every seed; the same call resumes.
 
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
-    same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide" or "paper".
+    same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide", "far" or "paper".
     vary: settings to try, "terms.sc_weight=1,10": each value makes rows of its own.
     score_seed: of the one score model for all seeds, which then differ in labels and guides.
     label_free: also record the λ that each cell would choose without labels. jobs: cells at a time.
