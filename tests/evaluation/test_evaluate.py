@@ -80,6 +80,13 @@ def test_choosing_is_by_true_classes_else_by_the_guides_else_not_at_all():
     assert choice.chosen([1.0], {}) == choice.Choice(1.0, choice.ONLY)
 
 
+def test_where_the_guides_classes_cannot_decide_more_guidance_is_chosen():
+    distances = {1.0: 9.0, 3.0: 8.0, 2.0: 7.9, 6.0: 8.2, 9.0: 8.4}  # 6 is within 5 % of 2, 9 is not
+    rows = {s: {"intra_fid": d, "label_free_fid": d} for s, d in distances.items()}
+    found = choice.chosen(list(distances), rows)
+    assert (found.with_labels, found.without_labels) == (2.0, 6.0)
+
+
 def test_without_class_references_nor_a_guide_no_scale_is_starred(run_of, capsys):
     run = run_of("free")
     code, out, err = typed(capsys, "evaluate", run.path, "--scales", "3,1,0", "--count", "20", "--steps", "2")
@@ -96,7 +103,8 @@ def test_without_class_references_the_guides_labels_choose(run_of, capsys):
     report = run.evaluate(scales=(4.0, 1.0, 0.0), count=40, **QUICK)
     assert report["chosen"]["by"] == choice.WITHOUT_LABELS
     values = {row["scale"]: row["label_free_fid"] for row in report["selection"]}
-    assert report["chosen"]["scale"] == min(values, key=values.get)
+    tied = [scale for scale, value in values.items() if value <= (1 + choice.TIED) * min(values.values())]
+    assert report["chosen"]["scale"] == max(tied)
     assert report["chosen"]["with_labels"] is None
     assert report["chosen"]["ratio"] is None
     assert [r["scale"] for r in report["results"] if r["chosen"]] == [report["chosen"]["scale"]]

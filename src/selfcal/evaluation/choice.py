@@ -10,6 +10,7 @@ WITH_LABELS = "intra-FD to images of known class"
 WITHOUT_LABELS = "intra-FD to the training images as the guide labels them"
 NOTHING_TO_CHOOSE_BY = "nothing: too few images of known class, and no guide to label the others"
 ONLY = "nothing: it is the only one"
+TIED = 0.05  # share of the smallest distance without labels by which others are no worse: less than its noise
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def chosen(scales: Sequence[float], trials: Mapping[float, Mapping[str, Any]]) -
     """From what was measured at each λ on samples of their own."""
     if len(scales) == 1:
         return Choice(scales[0], ONLY)
-    with_labels, without_labels = best(trials, "intra_fid"), best(trials, "label_free_fid")
+    with_labels, without_labels = best(trials, "intra_fid"), best(trials, "label_free_fid", TIED)
     if with_labels is not None:
         return Choice(with_labels, WITH_LABELS, with_labels, without_labels)
     if without_labels is not None:
@@ -49,9 +50,14 @@ def chosen(scales: Sequence[float], trials: Mapping[float, Mapping[str, Any]]) -
     return Choice(None, NOTHING_TO_CHOOSE_BY)
 
 
-def best(trials: Mapping[float, Mapping[str, Any]], key: str) -> float | None:
-    """The λ with the smallest value; None unless all have one."""
+def best(trials: Mapping[float, Mapping[str, Any]], key: str, tied: float = 0.0) -> float | None:
+    """The λ with the smallest value, and of those that tie with it the largest; None unless all have one.
+
+    The guide takes some images for the wrong class, so a distance to its classes rewards samples that are a little of
+    several, which is too little guidance: where the distance cannot decide, more is the better guess.
+    """
     values = {scale: row.get(key) for scale, row in trials.items()}
     if not values or any(v is None for v in values.values()):
         return None
-    return min(values, key=lambda scale: values[scale])  # type: ignore[arg-type,return-value]
+    least = min(values.values())  # type: ignore[type-var]
+    return max(scale for scale, value in values.items() if value <= least * (1 + tied))  # type: ignore[operator]
