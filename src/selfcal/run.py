@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from selfcal.core.bounds import check_minutes
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import wanted
 from selfcal.core.settings import Settings
@@ -22,7 +23,7 @@ from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samples import Drawing, Samples
 from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
-from selfcal.evaluation.diagnosis.diagnose import Diagnosis, check_minutes, diagnosed, of_diverged
+from selfcal.evaluation.diagnosis.diagnose import Diagnosis, diagnosed, of_diverged
 from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
 from selfcal.evaluation.effort import MINUTES
 from selfcal.evaluation.evaluate import Asked, Subject, evaluate
@@ -35,6 +36,7 @@ from selfcal.training.directory import Access, RunDirectory, open_directory, rec
 from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.history import History, Plot, plot
+from selfcal.training.lock import in_turn
 from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
@@ -213,8 +215,13 @@ class Run:
             asked = Asked(scales, count, how, features, intervals, curve, seed, alone, label_free, minutes, grid)
             report = evaluate(self._subject(test_labels), asked, wanted(show_progress) and self.team.is_main, keep)
             report |= {"pseudo_labels": self.pseudo_labels, "diverged": None, "weights": weights_of(self.networks)}
-        report = added(report | {"unfinished": self.unfinished or None}, before)
-        if self.team.is_main:
+        report |= {"unfinished": self.unfinished or None}
+        return self._record(report) if self.team.is_main else added(report, before)
+
+    def _record(self, report: dict[str, Any]) -> dict[str, Any]:
+        """Beside all earlier evaluations, one of which may have ended while this one was under way."""
+        with in_turn(self.path, "metrics.json"):
+            report = added(report, self.directory.metrics)
             self.directory.write("metrics.json", report)
         return report
 

@@ -79,7 +79,7 @@ def test_nothing_is_saved_of_nothing(own):
 def test_a_full_disk_leaves_no_table(own, monkeypatch):
     stack = clicked(own, Labelling().with_suggestions(own, 1))
 
-    def full(path, text):
+    def full(path, text, new):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("selfcal.app.labelling.write_text", full)

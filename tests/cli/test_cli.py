@@ -216,7 +216,7 @@ def test_bad_sampling_and_evaluation_input(capsys, digits_run, tmp_path):
     for arguments, message in [
         (("sample", tmp_path), "not a run directory"),
         (("sample", run, "--classes", "eleven"), "unknown class 'eleven'"),
-        (("sample", run, "--count", "0"), "at least one image"),
+        (("sample", run, "--count", "0"), "at least 1 is needed"),
         (("sample", run, "--sampler", "henu"), "did you mean 'heun'"),
         (("sample", run, "--guide", "none"), "unknown guide"),
         (("sample", run, "--option", "eta"), "key=value"),

@@ -121,7 +121,7 @@ def test_predictions_are_the_classifiers_at_the_level_asked_for():
     [
         (Sampling(scale=-1.0), "a finite number of at least 0"),
         (Sampling(scale=float("nan")), "a finite number of at least 0"),
-        (Sampling(steps=0), "at least one step"),
+        (Sampling(steps=0), "at least 1 is needed"),
         (Sampling(sampler="hoin"), "did you mean 'heun'"),
         (Sampling(guide="clasifier"), "did you mean 'classifier'"),
         (Sampling(scale=1.0, guide="conditional"), "no guidance to scale"),
@@ -146,7 +146,7 @@ def test_classes_by_name_or_place():
 
 def test_counts_are_spread_evenly_in_order():
     assert spread([2, 0], 5).tolist() == [2, 2, 2, 0, 0]
-    with pytest.raises(SelfcalError, match="at least one image"):
+    with pytest.raises(SelfcalError, match="at least 1 is needed"):
         spread([0], 0)
 
 

@@ -178,7 +178,7 @@ def test_claims_follow_the_numbers():
     assert verdicts(table(20.0, 10.0))[words] == "does not hold"
     assert verdicts(Summary([outcome("cg", "0.02", 0, intra_fid=1.0)]))[words] == "not tested"
     found = next(c for c in claims(table(10.0, 20.0), {}) if c.words == words)
-    assert found.findings[0].words == "2 %: 2 labels: intra-FID cg-sc-all 10.5, cg 20.5 (2 of 2 seeds)"
+    assert found.findings[0].said() == "2 %: 2 labels: intra-FID cg-sc-all 10.5, cg 20.5 (2 of 2 seeds)"
 
 
 def test_a_claim_over_all_rivals_falls_with_one_of_them():

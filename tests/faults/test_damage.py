@@ -13,6 +13,7 @@ import selfcal
 import small
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import resolve
+from selfcal.core.temporary import is_temporary
 from selfcal.methods.table import METHODS
 from selfcal.training import checkpoints
 from selfcal.training.stage import new_learner
@@ -148,8 +149,9 @@ def test_files_reach_the_disk_before_their_name_does(tmp_path, monkeypatch):
     final = checkpoints.save(folder, 5, {g: {"a": torch.zeros(2)} for g in checkpoints.GROUPS}, {})
     renamed = done.index(("rename", str(final)))
     synced = [Path(path) for what, path in done[:renamed] if what == "sync"]
-    beside = folder / ".writing-00000005"
+    beside = synced[-1]
+    assert is_temporary(beside.name)
+    assert beside.parent == folder
     assert {p.name for p in synced if p.parent == beside} == {p.name for p in final.iterdir()}
-    assert synced[-1] == beside
     assert tmp_path in synced, "the new folder's own name must last, too"
     assert done[-1] == ("sync", str(folder))

@@ -16,6 +16,7 @@ import pytest
 import selfcal
 import small
 from selfcal.core.errors import SelfcalError
+from selfcal.interop.export import export
 from selfcal.training import checkpoints
 
 
@@ -62,7 +63,7 @@ def test_a_full_disk(small_disk, whole, kilobytes):
     with pytest.raises(SelfcalError, match="No space left on device") as problem:
         small.train(out)
     print(kilobytes, "KiB:", problem.value, good_checkpoints(out))
-    assert not list(out.rglob(".writing*")), "half a checkpoint must not keep the disk full"
+    assert not list(out.rglob("*.writing")), "half a checkpoint must not keep the disk full"
     for network, step in good_checkpoints(out).items():
         assert step % small.SAVE_EVERY == 0, network
     if kilobytes > 64:
@@ -139,3 +140,30 @@ def test_data_that_vanished(tmp_path):
     with pytest.raises(SelfcalError, match=r"the data file .*d\.npz does not exist"):
         _ = selfcal.load(out).data
     assert small.contents(out) == before
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    rng, shelf = np.random.default_rng(0), tmp_path_factory.mktemp("images")
+    np.savez(shelf / "d.npz", x=rng.integers(0, 255, (40, 1, 8, 8), dtype=np.uint8), y=np.arange(40) % 2)
+    tiny = {key: value for key, value in small.SETTINGS.items() if not key.startswith("run.")}
+    return selfcal.train(shelf / "d.npz", "cg", "4/class", shelf / "run", steps=2, settings=tiny)
+
+
+def test_other_commands_on_a_full_disk(small_disk, images):
+    """One sentence, nothing half-written and nothing in the way; also where a library of others does the writing."""
+    place, mount = small_disk
+    (place / "old.npz").write_bytes(b"earlier")
+    samples = images.sample(count=400, steps=2)
+    for name in ("old.npz", "new.zip", "folder"):
+        with pytest.raises(SelfcalError, match=rf"cannot write .*{name}: No space left on device"):
+            samples.save(place / name)
+        assert {p.name: p.read_bytes() for p in place.iterdir()} == {"old.npz": b"earlier"}
+    pytest.importorskip("diffusers")
+    for kilobytes in (16, 64, 400):
+        mount(f"remount,size={kilobytes}k")
+        with pytest.raises(SelfcalError, match=r"cannot write .*pipeline: .*No space left on device"):
+            export(images, place / "pipeline")
+        assert [p.name for p in place.iterdir()] == ["old.npz"]
+    mount("remount,size=8m")
+    export(images, place / "pipeline")

@@ -29,7 +29,7 @@ def signals_itself(number, at, work):
 
     def hook(event, arguments):
         nonlocal seen
-        if event == "open" and ".writing-" in str(arguments[0]) and "w" in (arguments[1] or ""):
+        if event == "open" and ".writing/" in str(arguments[0]) and "x" in (arguments[1] or ""):
             seen += 1
             if seen == at:
                 os.kill(os.getpid(), number)

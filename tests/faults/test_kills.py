@@ -35,7 +35,7 @@ def check_after_kill(out):
     assert small.repeated(out) <= SAVE_EVERY
 
 
-def test_random_instants(tmp_path, whole):
+def test_random_instants(tmp_path, whole, record_property):
     """Children of a warm process, killed after a random time; each run is killed until it has come through."""
     reference, seconds = whole
     rng, kills, runs = random.Random(0), 0, 0
@@ -51,6 +51,7 @@ def test_random_instants(tmp_path, whole):
             check_after_kill(out)
         assert small.ended(small.forked(lambda out=out: small.train(out))) == 0
         small.assert_same(reference, out)
+    record_property("faults", ["train at random instants", kills, {"SIGKILL": kills}, {}])
     print(f"{kills} kills at random instants, {runs} runs: all ended with the same bits")
 
 
@@ -61,7 +62,7 @@ def dies_at(event_number, work):
 
     def hook(event, arguments):
         nonlocal seen
-        writes = event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax")
+        writes = event == "open" and not isinstance(arguments[0], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if event in changes or writes:
             seen += 1
             if seen == event_number:
@@ -71,7 +72,7 @@ def dies_at(event_number, work):
     work()
 
 
-def test_before_every_change_to_the_disk(tmp_path, whole):
+def test_before_every_change_to_the_disk(tmp_path, whole, record_property):
     """Not by chance: between any two files that are opened, renamed or removed, in checkpoints above all."""
     reference, _ = whole
     points, number, died = 0, 1, True
@@ -85,6 +86,7 @@ def test_before_every_change_to_the_disk(tmp_path, whole):
         assert small.ended(small.forked(lambda out=out: small.train(out))) == 0
         small.assert_same(reference, out)
         number += stride
+    record_property("faults", ["train, killed in earnest", points, {"SIGKILL": points}, {}])
     print(f"{points} kills, one before each change to the disk")
     assert points >= (80 if LONG else 4)
 
@@ -109,7 +111,7 @@ def test_between_saving_the_last_step_and_tidying_up(tmp_path, whole, network):
     small.assert_same(whole[0], out)
 
 
-def test_the_command_as_a_user_types_it(tmp_path, whole):
+def test_the_command_as_a_user_types_it(tmp_path, whole, record_property):
     """Real processes, killed from the moment they have made the run directory on."""
     reference, seconds = whole
     rng, kills, runs = random.Random(1), 0, 0
@@ -132,4 +134,5 @@ def test_the_command_as_a_user_types_it(tmp_path, whole):
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
         small.assert_same(reference, out)
+    record_property("faults", ["train as typed", kills, {"SIGKILL": kills}, {}])
     print(f"{kills} kills of the typed command, {runs} runs: all ended with the same bits")

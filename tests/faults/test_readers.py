@@ -30,10 +30,10 @@ import small
 from mutations import altered, hostile
 from selfcal.cli.show import show
 from selfcal.core.errors import SelfcalError
+from selfcal.core.reading import LARGEST_ARRAYS
 from selfcal.data import cifar
 from selfcal.data import idx as idx_files
 from selfcal.data.labels import reveal
-from selfcal.data.limits import LARGEST_ARRAYS
 from selfcal.data.sources import load_data
 from selfcal.methods.stage import Context
 from selfcal.training import checkpoints
@@ -153,8 +153,9 @@ def test_what_is_spoiled_below_can_be_read_whole(tmp_path, name):
 
 @pytest.mark.parametrize("name", READERS)
 @given(data=st.data())
-def test_a_data_file(tmp_path_factory, name, data):
+def test_a_data_file(tmp_path_factory, name, data, tally):
     """Read, or refused by our own error: anything else comes through and fails."""
+    tally[f"data: {name}"] += 1
     place, good, read = READERS[name]
     path = tmp_path_factory.getbasetemp() / f"fuzz-{name.replace(' ', '-')}" / place
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,8 +165,9 @@ def test_a_data_file(tmp_path_factory, name, data):
 
 
 @given(arrays=st.data())
-def test_an_npz_of_any_arrays(tmp_path_factory, arrays):
+def test_an_npz_of_any_arrays(tmp_path_factory, arrays, tally):
     """Whole archives, of types and shapes that nobody thought of."""
+    tally["data: npz of any arrays"] += 1
     from hypothesis.extra import numpy as hnp
 
     types = st.one_of(hnp.scalar_dtypes(), hnp.byte_string_dtypes(), hnp.unicode_string_dtypes(), hnp.array_dtypes())
@@ -216,8 +218,9 @@ def use(out):
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.json", "pseudo_labels.json", "diverged.json"])
 @given(data=st.data())
-def test_a_file_of_a_run_directory(run, capsys, name, data):
+def test_a_file_of_a_run_directory(run, capsys, name, data, tally):
     """Used, or refused by our own error; what the run really is, is shown again afterwards."""
+    tally[f"run: {name}"] += 1
     file = run / name
     good = (file if file.exists() else run.with_name(name)).read_bytes()
     meant = altered(json.loads(good)).map(lambda tree: json.dumps(tree).encode())
@@ -232,7 +235,8 @@ def test_a_file_of_a_run_directory(run, capsys, name, data):
 
 
 @given(data=st.data())
-def test_the_log_of_a_run_directory(run, data):
+def test_the_log_of_a_run_directory(run, data, tally):
+    tally["run: log.jsonl"] += 1
     from selfcal.training.journal import Journal
 
     file = run / "log.jsonl"
@@ -247,8 +251,9 @@ def test_the_log_of_a_run_directory(run, data):
 
 @pytest.mark.parametrize("name", ["weights", "ema", "optimizer", "terms", "state.json"])
 @given(data=st.data())
-def test_a_file_of_a_checkpoint_with_a_manifest_that_agrees(run, learner, name, data):
+def test_a_file_of_a_checkpoint_with_a_manifest_that_agrees(run, learner, name, data, tally):
     """Not damaged but forged: the hashes are right, what they vouch for is not."""
+    tally[f"checkpoint: {name}"] += 1
     path = checkpoints.path_of(run / "checkpoints" / "classifier", 5)
     file = path / (name if "." in name else f"{name}.safetensors")
     kept = {p: p.read_bytes() for p in (file, path / "manifest.json")}

@@ -1,4 +1,5 @@
-"""Nothing in selfcal can run code out of a file: no unpickling, no eval, no YAML, wherever one looks."""
+"""Nothing in selfcal can run code out of a file: no unpickling, no eval, no YAML, wherever one looks. And nothing
+writes a file but the durable writer, core/files.py."""
 
 from __future__ import annotations
 
@@ -67,3 +68,95 @@ def test_no_file_of_selfcal(file):
 )
 def test_that_this_test_can_fail(text):
     assert offences(text)
+
+
+# --- one writer -----------------------------------------------------------------------------------
+
+METHODS = {
+    "write_text",
+    "write_bytes",
+    "touch",
+    "mkdir",
+    "makedirs",
+    "rename",
+    "symlink_to",
+    "hardlink_to",
+    "save_file",
+}
+METHODS |= {"save_pretrained", "to_csv", "tofile"}
+FUNCTIONS = {f"os.{name}" for name in ("open", "fdopen", "replace", "rename", "link", "symlink", "truncate", "mknod")}
+FUNCTIONS |= {f"shutil.{name}" for name in ("copy", "copy2", "copyfile", "copytree", "move", "copyfileobj")}
+FUNCTIONS |= {f"np.{name}" for name in ("save", "savez", "savez_compressed", "savetxt", "memmap")}
+FUNCTIONS |= {"torch.save", "json.dump", "FileLock", "pickle.dump"}
+WRITER = {"core/files.py", "core/temporary.py"}
+MAY_WRITE = {
+    "training/checkpoints.py": {"os.link", "rename"},  # a second name of a finished file; folders moved within a run
+    "training/lock.py": {"FileLock"},  # the one that looks for links first
+    "data/decoded.py": {"FileLock"},  # in the user's own cache
+    "interop/pipeline.py": {"write_text", "shutil.copy", "shutil.copytree", "save_pretrained"},  # in filling_folder
+    "interop/export.py": {"save_pretrained"},  # in writing_folder
+    "evaluation/inception.py": {"tempfile", "torch.save"},  # into memory; a folder for a library that reads files only
+    "app/server.py": {"tempfile"},  # gradio's uploads, gone when it stops
+    "cli/__init__.py": {"os.open"},  # /dev/null
+}
+
+
+def own_writes(text: str) -> set[str]:
+    """How a file writes by itself."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        last = name.rsplit(".", 1)[-1]
+        first = ast.unparse(node.args[0]) if node.args else ""
+        named = {k.arg: ast.unparse(k.value) for k in node.keywords}
+        found |= {name} & FUNCTIONS
+        found |= {last} & METHODS if "." in name or last == "save_file" else set()
+        found |= {"tempfile"} if name.startswith("tempfile.") else set()
+        modes = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        modes += [ast.literal_eval(named["mode"])] if named.get("mode", "").startswith(("'", '"')) else []
+        if last == "open" and any(set(m) <= set("rwaxbt+") and set(m) & set("wax+") for m in modes):
+            found.add("open")
+        pictures = last == "savefig" or (last == "save" and "format" in named)
+        found |= {last} if pictures and first != "stream" else set()  # into memory
+    return found
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda f: f.relative_to(SOURCE).as_posix())
+def test_nothing_writes_but_the_durable_writer(file):
+    name = file.relative_to(SOURCE).as_posix()
+    if name not in WRITER:
+        assert own_writes(file.read_text("utf-8")) == MAY_WRITE.get(name, set())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open('f', 'w')",
+        "path.open('ab')",
+        "open('f', mode='x')",
+        "Path('f').write_text('x')",
+        "(out / 'f').write_bytes(b'x')",
+        "path.mkdir(parents=True)",
+        "path.touch()",
+        "a.rename(b)",
+        "os.replace(a, b)",
+        "os.open(path, flags)",
+        "np.savez('f', x=x)",
+        "torch.save(x, 'f')",
+        "from safetensors.torch import save_file\nsave_file({}, 'f')",
+        "figure.savefig('f.png')",
+        "image.save(path, format='PNG')",
+        "json.dump(x, stream)",
+        "shutil.copytree(a, b)",
+        "tempfile.mkdtemp()",
+        "FileLock('f').acquire()",
+    ],
+)
+def test_that_a_writer_of_its_own_is_found(text):
+    assert own_writes(text)
+
+
+def test_reading_and_memory_are_no_writes():
+    assert not own_writes("open('f')\npath.open('rb')\nfigure.savefig(stream)\nx.replace('a', 'w')\nchart.save(stream)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from safetensors.torch import load_file
 
 import gradients
 import small
-from selfcal.training import checkpoints
+from selfcal.core.team import ALONE, Team
+from selfcal.diffusion.noise import Noise
+from selfcal.methods.terms.jem import NaiveEnergy
+from selfcal.training import checkpoints, memories
 
 only_long = pytest.mark.skipif(not small.LONG, reason="starts eight times two processes; runs in `make test-faults`")
 pytestmark = pytest.mark.timeout(1200)
@@ -28,8 +32,8 @@ def torchrun(*arguments, processes=2):
     return subprocess.Popen([*launch, *map(str, arguments)], env=environment, **pipes)
 
 
-def trains(out, processes=2):
-    return torchrun("-m", "selfcal.cli", *small.command(out), processes=processes)
+def trains(out, processes=2, **more):
+    return torchrun("-m", "selfcal.cli", *small.command(out, **more), processes=processes)
 
 
 def finished(process):
@@ -64,6 +68,79 @@ def test_the_gradient_is_that_of_one_process(tmp_path):
         difference = float((a - b).norm() / a.norm())
         print(network, f"{difference:.1e}")
         assert difference < 1e-6, network
+
+
+NAIVE = {"method": "cg-jem", "terms.jem_naive": True, "terms.jem_steps": 1}
+
+
+class Pretended(Team):
+    """One of two processes, of which the other's answers are known."""
+
+    def __init__(self, number, others=()):
+        object.__setattr__(self, "number", number)
+        object.__setattr__(self, "others", dict(others))
+
+    rank = property(lambda self: self.number)
+    world = 2
+
+    def merged(self, found):
+        return dict(sorted({**self.others, **found}.items()))
+
+
+def chains(seed):
+    energy = NaiveEnergy(Noise(0.1, 1.0), 1, 0.5, 0.1)
+    rng = torch.Generator().manual_seed(seed)
+    energy.buffer.chains = {b: torch.randn(energy.buffer.size, 2, generator=rng) for b in range(seed, seed + 3)}
+    return energy
+
+
+def test_each_process_gets_its_own_chains_back():
+    first, second = {"jem": chains(0)}, {"jem": chains(1)}
+    theirs = {f"jem/{key}": value for key, value in second["jem"].state().items()}
+    saved = memories.packed(first, Pretended(0, {1: theirs}))
+    assert {"jem/0", "jem/2", "process-1/jem/1", "process-1/jem/3"} <= set(saved)
+    for rank, before in ((0, first), (1, second), (2, first), (3, second)):
+        again = {"jem": NaiveEnergy(Noise(0.1, 1.0), 1, 0.5, 0.1)}
+        memories.unpack(saved, again, Pretended(rank))
+        now, then = again["jem"].state(), before["jem"].state()
+        assert now.keys() == then.keys()
+        assert all(torch.equal(now[key], then[key]) for key in now)
+    alone = {"jem": NaiveEnergy(Noise(0.1, 1.0), 1, 0.5, 0.1)}
+    memories.unpack(saved, alone, ALONE)  # one process goes on with the first one's
+    assert alone["jem"].state().keys() == first["jem"].state().keys()
+
+
+def test_chains_of_both_processes_are_in_the_checkpoint(tmp_path):
+    """And a run that is continued by both ends with the same bits as one that was left alone."""
+    short = NAIVE | {"steps": 6, "run.save_every": 3}
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    finished(trains(whole, **short))
+    names = load_file(checkpoints.path_of(whole / "checkpoints" / "classifier", 6) / "terms.safetensors")
+    assert {name.split("/")[0] for name in names} == {"jem", "process-1"}
+    shutil.copytree(whole, out)
+    for network, kept in (("score", 6), ("classifier", 3)):  # as if it had been killed after this step
+        for step in checkpoints.steps_saved(out / "checkpoints" / network):
+            if step > kept:
+                shutil.rmtree(checkpoints.path_of(out / "checkpoints" / network, step))
+    finished(trains(out, **short))
+    small.assert_same(whole, out)
+
+
+@only_long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_naive_jem_of_which_one_process_is_killed(tmp_path, rank):
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    finished(trains(whole, **NAIVE))
+    killed = trains(out, **NAIVE)
+    while small.newest(out, "classifier") == 0:
+        assert killed.poll() is None, killed.communicate()[0]
+        time.sleep(0.005)
+    os.kill(workers(killed)[rank], signal.SIGKILL)
+    killed.communicate(timeout=300)
+    finished(trains(out, **NAIVE))
+    small.assert_same(whole, out)
+    finished(small.start(small.command(out, **NAIVE)))  # one process: nothing is left to do, and nothing is spoiled
+    small.assert_same(whole, out)
 
 
 @only_long

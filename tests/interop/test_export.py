@@ -152,3 +152,47 @@ def test_two_versions_of_the_code_have_folders_of_their_own(monkeypatch):
     monkeypatch.setattr(portable, "closure", lambda start: real(start) | {"nets.mlp": "WIDTH = 1"})
     (after,) = {name.split("/")[0] for name in portable.portable_files() if "/" in name}
     assert before != after
+
+
+SPOILED = """
+import json, sys
+from pathlib import Path
+sys.modules["selfcal"] = None
+from diffusers import DiffusionPipeline
+folder = Path(sys.argv[1])
+
+def refusal(**call):
+    try:
+        pipe = DiffusionPipeline.from_pretrained(folder, trust_remote_code=True)
+        pipe(class_labels=["3"], num_inference_steps=2, **call)
+    except ValueError as error:
+        print(error)
+    else:
+        raise SystemExit("nothing was noticed")
+
+refusal(guidance_scale=1e300)
+index = folder / "model_index.json"
+whole = json.loads(index.read_text())
+for value in (float("inf"), float("nan"), 1e300, 0.001):
+    index.write_text(json.dumps(whole | {"sampling": whole["sampling"] | {"sigma_max": value}}))
+    refusal()
+index.write_text(json.dumps(whole))
+weights = folder / "classifier" / "diffusion_pytorch_model.safetensors"
+good = weights.read_bytes()
+weights.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
+refusal()
+weights.write_bytes(good)
+(folder / "score" / "weights.sha256.json").write_text("{}")
+refusal()
+"""
+
+
+def test_a_spoiled_pipeline_makes_no_images(adopted, tmp_path):
+    """Finite images of the weights that were exported, or an error; also where one bit of them was flipped."""
+    export(adopted, tmp_path / "pipeline")
+    said = without_selfcal(tmp_path, SPOILED, tmp_path / "pipeline").splitlines()
+    assert len(said) == 7
+    assert "left the finite numbers at guidance_scale = 1e+300" in said[0]
+    assert all("model_index.json" in line for line in said[1:5])
+    assert "diffusion_pytorch_model.safetensors is damaged: its SHA-256" in said[5]
+    assert "holds other weights than weights.sha256.json names" in said[6]

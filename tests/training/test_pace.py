@@ -177,8 +177,8 @@ def test_an_unfinished_plan_goes_on_with_its_own_steps(tmp_path, brief):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--minutes", "0"], "a number above 0 is needed"),
-        (["--minutes", "nan"], "a number above 0 is needed"),
+        (["--minutes", "0"], "a time above 0 is needed"),
+        (["--minutes", "nan"], "a time above 0 is needed"),
         (["--minutes", "1", "--steps", "10"], "leave out --steps, or --minutes"),
         (["--minutes", "1", "--set", "score.steps=9"], "leave out --set score.steps, or --minutes"),
         (["--minutes", "0.0001"], "give more time, smaller images or a smaller network"),

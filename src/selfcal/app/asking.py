@@ -10,6 +10,7 @@ from torch import Tensor
 
 from selfcal.app.runs import needed_guide
 from selfcal.core.errors import SelfcalError
+from selfcal.core.escapes import figure as in_figure
 from selfcal.data.images import Unreadable, header, pixels
 from selfcal.data.pixels import PART, Examples
 from selfcal.diffusion.inputs import as_examples
@@ -64,7 +65,11 @@ def curve(sigmas: Sequence[float], p: Tensor, classes: Sequence[str]) -> str:
     order = p.amax(0).argsort(descending=True, stable=True).tolist()
     for place, c in enumerate(order):
         named = place < NAMED
-        style = {"color": OTHERS[place % len(OTHERS)], "label": classes[c][:24]} if named else {"color": "#c8ccd2"}
+        style = (
+            {"color": OTHERS[place % len(OTHERS)], "label": in_figure(classes[c][:24])}
+            if named
+            else {"color": "#c8ccd2"}
+        )
         axes.semilogx(sigmas, p[:, c].tolist(), "o-" if named else "-", ms=3, zorder=2 + named, **style)
     axes.set_xlabel("noise σ")
     axes.set_ylabel("probability")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import inspect
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -11,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.escapes import html
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 ONE_AT_A_TIME: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "networks"} | PRIVATE
@@ -40,4 +40,4 @@ def spoken(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_words(problem: SelfcalError) -> gr.Error:
-    return gr.Error(html.escape(str(problem), quote=False), title="That did not work", print_exception=False)
+    return gr.Error(html(problem), title="That did not work", print_exception=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from selfcal.app.asking import same_image
 from selfcal.app.runs import needed_guide
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import surfaced, write_folder, write_text
+from selfcal.core.files import make_folder, surfaced, write_numbered, write_text
 from selfcal.data.label_files import as_table
 from selfcal.data.memory import KEPT
 from selfcal.diffusion.generator import class_index
@@ -111,20 +111,11 @@ class Labelling:
         """A table of all labels, known and given, under a name that no file has yet; and where it is, in words."""
         if not self.given:
             raise SelfcalError("nothing has been labelled yet")
-        table = free_name(run.path / "labels")
-        number = table.stem.removeprefix("labels-")
         new = [card for card in self.given if card.place is None]
-        folder = table.with_name(f"new-{number}")
-        try:
-            with surfaced(f"cannot write {table}"):
-                if new:
-                    write_folder(folder, [(c.file, png(as_image(pixels(c.x.numpy())[0]))) for c in new])
-                write_text(table, as_table(rows(run, self.given)))
-        except BaseException:
-            with suppress(OSError):
-                table.unlink()
-            raise
-        return replace(self, saved=marks(self.given)), in_words(run, table, folder if new else None, len(self.given))
+        images = [(c.file, png(as_image(pixels(c.x.numpy())[0]))) for c in new]
+        table = written(run.path, images, as_table(rows(run, self.given)))
+        folder = images_of(table) if new else None
+        return replace(self, saved=marks(self.given)), in_words(run, table, folder, len(self.given))
 
 
 def marks(cards: Sequence[Card]) -> frozenset[tuple[str | int, int]]:
@@ -144,20 +135,31 @@ def rows(run: Run, given: Sequence[Card]) -> list[tuple[str, str]]:
     return run.labels_seen() + named
 
 
-def free_name(folder: Path) -> Path:
-    """folder/labels-001.csv or the first number that is free, claimed by an empty file: two pages may save at once."""
-    with surfaced(f"cannot write to {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = [
-            int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"(?:labels|new)-(\d+)(?:\.csv)?", p.name))
-        ]
-        number = max(numbers, default=0) + 1
+def written(run: Path, images: Sequence[tuple[str, bytes]], text: str) -> Path:
+    """The table under the first number that is free in the end, two pages may save at once; and new images beside."""
+    with surfaced(f"cannot write to {run / 'labels'}"):
+        folder = make_folder(run / "labels", within=run)
         while True:
-            path = folder / f"labels-{number:03d}.csv"
-            with suppress(FileExistsError):
-                path.touch(exist_ok=False)
-                return path
-            number += 1
+            beside = write_numbered(lambda: images_of(free_name(folder)), images) if images else None
+            table = free_name(folder) if beside is None else folder / f"{beside.name.replace('new-', 'labels-')}.csv"
+            try:
+                write_text(table, text, new=True)
+                return table
+            except BaseException as error:
+                if beside is not None:
+                    shutil.rmtree(beside, ignore_errors=True)
+                if not isinstance(error, FileExistsError):
+                    raise
+
+
+def images_of(table: Path) -> Path:
+    return table.with_name(table.stem.replace("labels-", "new-"))
+
+
+def free_name(folder: Path) -> Path:
+    """folder/labels-001.csv, or the first number that is free."""
+    numbers = [int(m[1]) for p in folder.iterdir() if (m := re.fullmatch(r"(?:labels|new)-(\d+)(?:\.csv)?", p.name))]
+    return folder / f"labels-{max(numbers, default=0) + 1:03d}.csv"
 
 
 def in_words(run: Run, table: Path, folder: Path | None, count: int) -> str:

@@ -24,11 +24,12 @@ def demo(*, out: Path = Path("runs/demo"), seed: Seed = 0, steps: Steps = None, 
     out
         Folder for the page, the results and the two runs; the same command continues an interrupted one.
     """
-    from selfcal.core.files import read_json
+    from selfcal.core.reading import read_record
     from selfcal.experiments.demo.demo import demo as run_demo
+    from selfcal.report.records import Results
     from selfcal.report.tables import print_results
 
     page = run_demo(out, seed=seed, steps=steps, count=count, show_progress=True)
-    results = read_json(out / "results.json")
+    results = read_record(out / "results.json", Results)
     print_results(out_console, [r for r in results if r["chosen"]], "at the chosen λ")
     say(f"Open {page} in a browser.")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from selfcal.cli.options import Anyway, MovedData, Seed, TrainedRun
-from selfcal.cli.terminal import app, say, say_unfinished
+from selfcal.cli.terminal import app, print_json, say, say_unfinished
 
 
 @app.command
@@ -43,7 +42,7 @@ def doctor(
     diagnosis = the_run.diagnose(minutes=minutes, seed=seed, show_progress=True, held_out=held_out)
     page = write_page(the_run.path)
     if json_:
-        print(json.dumps(diagnosis.in_json(), indent=1, ensure_ascii=False))
+        print_json(diagnosis.in_json())
         return
     say(str(diagnosis))
     say(f"Open {page} in a browser.")

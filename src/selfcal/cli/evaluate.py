@@ -20,7 +20,7 @@ from selfcal.cli.options import (
     number,
 )
 from selfcal.cli.terminal import app, out_console, say, say_unfinished
-from selfcal.core.errors import SelfcalError
+from selfcal.core.bounds import check_minutes
 
 if TYPE_CHECKING:
     from selfcal.run import Run
@@ -60,8 +60,7 @@ def evaluate(
     """
     from selfcal.run import load
 
-    if not 0 < minutes < float("inf"):
-        raise SelfcalError(f"--minutes {minutes}: a time above 0 is needed")
+    check_minutes(minutes)
     the_run = load(run, data=data, anyway=anyway, together=True)
     options: dict[str, Any] = {"count": count, "intervals": intervals, "seed": seed, **sampling.choices()}
     options |= {"scales": wanted_scales(scales, the_run.method.grids), "minutes": minutes, "test_labels": test_labels}
@@ -94,7 +93,6 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
         out_console.print(
             f"guide at σ_min ({report['guide_split']}): accuracy {clean['accuracy']:.3f}, "
             f"calibration error {clean['ece']:.3f}",
-            highlight=False,
         )
     print_learned(report)
     print_classes(report["results"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from selfcal.cli.options import FinishedRun
-from selfcal.cli.terminal import app, say
+from selfcal.cli.terminal import all_or_nothing, app, say
 
 
 @app.command
@@ -25,7 +25,8 @@ def export(run: FinishedRun, /, *, out: Path) -> None:
     from selfcal.run import load
 
     the_run = load(run)
-    write_pipeline(the_run, out)
+    with all_or_nothing(out):
+        write_pipeline(the_run, out)
     if words := missing(the_run):
         say(words)
     say(f"{out} is written; in Python: DiffusionPipeline.from_pretrained({str(out)!r}, trust_remote_code=True)")

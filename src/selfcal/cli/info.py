@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from selfcal.cli.terminal import app, say
+from selfcal.cli.terminal import app, print_json, say
 from selfcal.core.version import __version__
 
 NEEDED = ("torch", "numpy", "scikit-learn", "accelerate", "safetensors")
@@ -25,7 +24,7 @@ def info(*, json_: Annotated[bool, Parameter(name="--json", negative=(), help="P
     """
     about = collected()
     if json_:
-        print(json.dumps(about, indent=1, ensure_ascii=False))
+        print_json(about)
         return
     width = max(map(len, about))
     for name, value in about.items():

@@ -17,8 +17,8 @@ def _whole(kind: type, tokens: Sequence[Token]) -> int:
     text = tokens[0].value
     try:
         return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
+    except ValueError:  # also of more digits than Python reads
+        raise ValueError(f"{text[:60]!r} is not a whole number") from None
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]

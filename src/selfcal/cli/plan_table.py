@@ -26,7 +26,7 @@ def print_plan(console: Console, plan: Plan) -> None:
     table.add_row("memory" + " of each" * (plan.processes > 1), *(f"{scaled(s.memory)}B" for s in plan.stages))
     table.add_row("seconds per step", *(f"{s.seconds:.3g}" for s in plan.stages))
     table.add_row("in all", *(duration(s.hours) for s in plan.stages))
-    console.print(table, highlight=False)
+    console.print(table)
     where = "this machine" if plan.processes == 1 else f"these {plan.processes} processes together"
     images = sum(s.steps * s.batch for s in plan.stages)
     batches = ", ".join(f"{s.name} {s.timed_batch}" for s in plan.stages)
@@ -36,5 +36,4 @@ def print_plan(console: Console, plan: Plan) -> None:
         f"Time is for {where}, in all {duration(sum(s.hours for s in plan.stages))}, from steps timed on batches "
         f"of: {batches}. Nothing was written.",
         soft_wrap=True,
-        highlight=False,
     )

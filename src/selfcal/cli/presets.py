@@ -21,7 +21,7 @@ def list_presets() -> None:
     for name in presets():
         net = resolve(name).score
         table.add_row(name, purpose(name), f"{net.network} of width {net.width}, {net.steps:,} steps")
-    out_console.print(table, highlight=False, markup=False)
+    out_console.print(table)
     say(
         "Without --preset, training takes the one that fits: digits, moons, cifar10 and cifar100 have their own, "
         "fashion takes fashion-small, other images go by their size. `selfcal settings --preset NAME` prints what "
@@ -47,7 +47,7 @@ def list_settings(*, preset: str | None = None) -> None:
         table.columns[0].no_wrap = True
         for row in rows:
             table.add_row(*row)
-        out_console.print(table, highlight=False, markup=False)
+        out_console.print(table)
     say("For instance: --set terms.sc_weight=10; lists as --set score.multipliers=1,2,2")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfcal.cli.options import USUAL, Sampling, TrainedRun, Whole, number
-from selfcal.cli.terminal import app, say, say_unfinished
+from selfcal.cli.terminal import all_or_nothing, app, say, say_unfinished
 
 if TYPE_CHECKING:
     from selfcal.diffusion.sample_files import Passing
@@ -43,29 +44,48 @@ def sample(
     out
         x.npz (numbers), x.zip (PNGs by class), x.png (one picture of all), or a folder; RUN/samples/set-… if left out.
     """
-    from selfcal.diffusion.sample_files import check_target, next_folder
     from selfcal.run import load
 
     the_run = load(run, together=True)
-    target = out or next_folder(the_run.path / "samples")
     if the_run.team.is_main:
-        check_target(target, is_image=len(the_run.shape) == 3)
+        check_free(the_run, out)
     named = None if classes is None else the_run.classes_named(classes)
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
-    write_while_drawing(the_run, the_run.draw(named, count, show_progress=True, **choices), target)
+    write_while_drawing(the_run, the_run.draw(named, count, show_progress=True, **choices), out)
 
 
-def write_while_drawing(run: Run, drawing: Drawing, target: Path) -> None:
+def check_free(run: Run, out: Path | None) -> None:
+    """Before the work: nothing may be there, and no link of a run's may lead elsewhere."""
+    from selfcal.core.files import check_inside
+    from selfcal.diffusion.sample_files import check_target, next_folder
+
+    target = out or next_folder(run.path / "samples")
+    check_target(target, is_image=len(run.shape) == 3)
+    if within := limits(run, target):
+        check_inside(target, within)
+
+
+def write_while_drawing(run: Run, drawing: Drawing, out: Path | None) -> None:
     """Of several processes all draw, and the main one writes."""
-    from selfcal.diffusion.sample_files import write
+    from selfcal.diffusion.sample_files import next_folder, write, write_next
 
     if not run.team.is_main:
         for _ in drawing.parts():
             pass
         return
-    written = write(drawing, target)
-    say_unfinished(run)
-    say(f"{len(drawing)} samples in {target}{write_grid(written, target)}")
+    with all_or_nothing(out or next_folder(run.path / "samples")):
+        if out is None:
+            written, target = write_next(drawing, run.path)
+        else:
+            written, target = write(drawing, out, limits(run, out), new=True), out
+        say_unfinished(run)
+        say(f"{len(drawing)} samples in {target}{write_grid(written, target)}")
+
+
+def limits(run: Run, target: Path) -> Path | None:
+    """The folder out of which no link may lead: the run, for what is written into it. Other links are the user's."""
+    inside = os.path.abspath(target).startswith(os.path.join(os.path.abspath(run.path), ""))
+    return run.path if inside else None
 
 
 def wanted_scale(run: Run, text: str, guide: str | None) -> float | None:
@@ -93,8 +113,9 @@ def write_grid(written: Passing, target: Path) -> str:
         return ""
     if kind == "":
         return f", a grid in {target / GRID}"
-    if beside.exists():
-        return f"; {beside} is there already, so no grid was made"
     with surfaced(f"cannot write {beside}"):
-        write_bytes(beside, written.picture())
+        try:
+            write_bytes(beside, written.picture(), new=True)
+        except FileExistsError:
+            return f"; {beside} is there already, so no grid was made"
     return f", a grid in {beside}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from selfcal.cli.evaluate import print_numbers
-from selfcal.cli.terminal import app, out_console, say
+from selfcal.cli.terminal import app, out_console, print_json, say
 from selfcal.core.errors import SelfcalError
 
 
@@ -32,13 +31,13 @@ def show(run: Path, /, *, json_: Annotated[bool, Parameter(name="--json", negati
     config = config_of(run)
     about = describe(run, config)
     if json_:
-        print(json.dumps(about, indent=1, ensure_ascii=False))
+        print_json(about)
         return
     out_console.print(table_of(about, {stage.role for stage in stages_of(config)}))
     for problem in about["damaged"].values():
         say(problem)
     if about["diverged"]:
-        out_console.print(f"diverged: {about['diverged']}", highlight=False)
+        out_console.print(f"diverged: {about['diverged']}", soft_wrap=True)
     if about["metrics"] and about["metrics"]["results"]:
         try:
             print_numbers(about["method"], about["metrics"]["results"], "metrics.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from selfcal.cli.options import TrainedRun, Whole
-from selfcal.cli.terminal import app, say, say_unfinished
+from selfcal.cli.terminal import all_or_nothing, app, say, say_unfinished
 from selfcal.core.errors import SelfcalError
 
 
@@ -27,7 +27,7 @@ def suggest(run: TrainedRun, /, *, count: Whole = 20, out: Path, seed: Whole = 0
     seed
         Of a large pile, chooses the images that are looked at.
     """
-    from selfcal.core.files import surfaced, write_text
+    from selfcal.core.files import make_folder, surfaced, write_text
     from selfcal.data.label_files import as_table, is_label_file
     from selfcal.run import load
 
@@ -38,7 +38,7 @@ def suggest(run: TrainedRun, /, *, count: Whole = 20, out: Path, seed: Whole = 0
     the_run = load(run)
     say_unfinished(the_run)
     names = the_run.suggest(count, seed)
-    with surfaced(f"cannot write {out}"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(out, as_table([*((name, "") for name in names), *the_run.labels_seen()]))
+    with all_or_nothing(out), surfaced(f"cannot write {out}"):
+        make_folder(out.parent, within=out.parent)
+        write_text(out, as_table([*((name, "") for name in names), *the_run.labels_seen()]), new=True)
     say(f"{len(names)} images to label are in {out}: fill in their labels, then selfcal train … --labels {out}")

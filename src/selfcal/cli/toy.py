@@ -66,7 +66,8 @@ def toy(
     jobs
         Processes side by side, one thread each.
     """
-    from selfcal.core.files import read_json
+    from selfcal.core.reading import read_record
+    from selfcal.experiments.toy.records import Report
     from selfcal.experiments.toy.table import print_table
     from selfcal.experiments.toy.toy import Study
     from selfcal.experiments.toy.toy import toy as run_toy
@@ -74,5 +75,5 @@ def toy(
     t = training
     study = Study(names(methods), labels, seed, seeds, t.steps, t.jem_steps, t.changes or [])
     page = run_toy(out, study, jobs=jobs, show_progress=True)
-    print_table(out_console, read_json(out / "results.json"))
+    print_table(out_console, read_record(out / "results.json", Report))
     say(f"Open {page} in a browser.")

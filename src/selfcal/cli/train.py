@@ -77,7 +77,6 @@ def print_end(run: Run) -> None:
         right = "" if labels["right"] is None else f", {labels['right']:.1%} of them right"
         out_console.print(
             f"{stage}: {labels['kept']} of {labels['unlabelled']} unlabelled images got a label{right}",
-            highlight=False,
         )
     if previews := sorted((run.path / "samples").glob("preview-*.png"), key=lambda p: p.stat().st_mtime):
         say(f"Pictures on the way: {run.path / 'samples'}/preview-*.png, the last of them {previews[-1]}")

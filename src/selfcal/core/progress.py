@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,18 +18,20 @@ from rich.progress import (
 )
 from rich.text import Text
 
-console = Console(stderr=True)
+from selfcal.core.console import PlainConsole
+
+console = PlainConsole(stderr=True)
 
 
 def lines_only() -> None:
     """Plain lines instead of a live bar, for processes that share a terminal."""
     global console
-    console = Console(stderr=True, force_terminal=False)
+    console = PlainConsole(stderr=True, force_terminal=False)
 
 
 def say(text: str) -> None:
     """A line that the user should see, whatever else is on the screen."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 class Rate(ProgressColumn):
@@ -79,12 +80,12 @@ def _silent(advance: int, note: str) -> None:
 
 def _rich() -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         Rate(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         console=console,
     )
 
@@ -100,6 +101,6 @@ def _lines(title: str, total: int, done: int, seconds: float = 10.0) -> Tick:
         if now - last >= seconds or done == total:
             last, rate = now, (done - start) / max(now, 1e-9)
             left = f"{(total - done) / rate:.0f} s left" if rate else ""
-            console.print(f"{title}: {done}/{total}  {rate:,.1f}/s  {left}  {words}", highlight=False, soft_wrap=True)
+            console.print(f"{title}: {done}/{total}  {rate:,.1f}/s  {left}  {words}", soft_wrap=True)
 
     return tick

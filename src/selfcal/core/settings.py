@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from selfcal.core.bounds import MOST_SAMPLER_STEPS, MOST_STEPS
 from selfcal.core.errors import SelfcalError, unknown
 
 NETWORKS = ("score", "classifier", "conditional")
@@ -21,17 +22,22 @@ def _from_commas(value: Any) -> Any:
     return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_from_commas)]
+Sizes = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=2**16)], ...], BeforeValidator(_from_commas), Field(max_length=64)
+]
+LARGEST = 1e9  # of numbers that fp32 must square; those of weights may be as large, too
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class NoiseSettings(Section):
-    sigma_min: float = Field(0.02, gt=0, description="smallest noise; data lies in [−1, 1]")
-    sigma_max: float = Field(100.0, gt=0, description="largest noise, where sampling starts")
-    sigma_data: float = Field(0.5, gt=0, description="spread of the data; scales network inputs (EDM's σ_d)")
+    sigma_min: float = Field(0.02, ge=1 / LARGEST, le=LARGEST, description="smallest noise; data lies in [−1, 1]")
+    sigma_max: float = Field(100.0, ge=1 / LARGEST, le=LARGEST, description="largest noise, where sampling starts")
+    sigma_data: float = Field(
+        0.5, ge=1 / LARGEST, le=LARGEST, description="spread of the data; scales network inputs (EDM's σ_d)"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> NoiseSettings:
@@ -70,7 +76,7 @@ class NetworkSettings(Section):
         "(and it stays so)",
     )
     fourier_scale: float = Field(
-        16.0, gt=0, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
+        16.0, gt=0, le=LARGEST, description="ncsnpp: how finely it tells σ apart; the paper's 16 needs long training"
     )
     form: str = Field(
         "edm", description="how a score model uses its network: Karras et al.'s scaling, or the paper's F(x, σ)/σ"
@@ -78,16 +84,19 @@ class NetworkSettings(Section):
     adopted: dict[str, Any] = Field({}, description="what `selfcal adopt` noted of a model's network and schedule")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of features dropped at random in training")
     sigma_centre: float | None = Field(
-        None, gt=0, description="train most around this σ (ln σ is normal there); all σ alike on a log scale if unset"
+        None,
+        ge=1 / LARGEST,
+        le=LARGEST,
+        description="train most around this σ (ln σ is normal there); all σ alike on a log scale if unset",
     )
-    sigma_spread: float = Field(1.2, gt=0, description="standard deviation of ln σ around sigma_centre")
-    steps: int = Field(8000, ge=1, description="optimiser steps")
-    batch: int = Field(128, ge=2, description="examples in a step; half of them labelled where labels matter")
-    lr: float = Field(1e-3, gt=0, description="learning rate after the warm-up")
+    sigma_spread: float = Field(1.2, gt=0, le=LARGEST, description="standard deviation of ln σ around sigma_centre")
+    steps: int = Field(8000, ge=1, le=MOST_STEPS, description="optimiser steps")
+    batch: int = Field(128, ge=2, le=2**24, description="examples in a step; half of them labelled where labels matter")
+    lr: float = Field(1e-3, gt=0, le=LARGEST, description="learning rate after the warm-up")
     beta2: float = Field(0.999, ge=0, lt=1, description="how long Adam remembers squared gradients")
-    warmup: int = Field(100, ge=0, description="steps of linear warm-up")
-    decay: float = Field(1.0, ge=0, description="lr falls as (1 − step/steps)^decay; 0 keeps it constant")
-    clip: float = Field(1.0, gt=0, description="largest global gradient norm")
+    warmup: int = Field(100, ge=0, le=MOST_STEPS, description="steps of linear warm-up")
+    decay: float = Field(1.0, ge=0, le=LARGEST, description="lr falls as (1 − step/steps)^decay; 0 keeps it constant")
+    clip: float = Field(1.0, gt=0, le=LARGEST, description="largest global gradient norm")
     ema: float = Field(0.999, ge=0, lt=1, description="decay of the weight average that is used afterwards")
 
 
@@ -97,6 +106,7 @@ class TermSettings(Section):
     sc_weight: float = Field(
         1.0,
         ge=0,
+        le=LARGEST,
         description="λ_SC; multiplies ½‖σ s + z‖² summed over all pixels and channels (a zero inner score's is half "
         "their number), or their mean with sc_per_dimension",
     )
@@ -116,22 +126,26 @@ class TermSettings(Section):
     )
     sc_per_dimension: bool = Field(False, description="mean instead of sum over pixels in the SC loss")
     ls_smoothing: float = Field(0.1, ge=0, lt=1, description="ε of label smoothing; the paper tried .1 and .05")
-    jr_weight: float = Field(0.01, ge=0, description="weight of the Jacobian regularisation")
-    jr_projections: int = Field(1, ge=1, description="random projections per step of the Jacobian's norm")
-    dlsm_weight: float = Field(1.0, ge=0, description="weight of the likelihood score matching loss")
-    dlsm_sigma_power: float = Field(2.0, description="λ(σ) = σ^power; the original repository uses 0")
+    jr_weight: float = Field(0.01, ge=0, le=LARGEST, description="weight of the Jacobian regularisation")
+    jr_projections: int = Field(1, ge=1, le=2**10, description="random projections per step of the Jacobian's norm")
+    dlsm_weight: float = Field(1.0, ge=0, le=LARGEST, description="weight of the likelihood score matching loss")
+    dlsm_sigma_power: float = Field(2.0, ge=-4, le=4, description="λ(σ) = σ^power; the original repository uses 0")
     dlsm_per_dimension: bool = Field(False, description="mean over pixels; the original repository uses it")
-    jem_weight: float = Field(1.0, ge=0, description="weight of the energy-based loss")
-    jem_levels: int = Field(10, ge=2, description="noise levels of the recovery likelihood's ladder")
-    jem_steps: int = Field(30, ge=1, description="Langevin steps; the naive form's original uses 20")
+    jem_weight: float = Field(1.0, ge=0, le=LARGEST, description="weight of the energy-based loss")
+    jem_levels: int = Field(10, ge=2, le=2**16, description="noise levels of the recovery likelihood's ladder")
+    jem_steps: int = Field(30, ge=1, le=2**16, description="Langevin steps; the naive form's original uses 20")
     jem_naive: bool = Field(False, description="persistent chains at every σ instead of recovery likelihood")
-    robust_epsilon: float = Field(0.5, ge=0, description="radius of the L2 attack")
-    robust_steps: int = Field(7, ge=1, description="steps of the attack")
+    robust_epsilon: float = Field(0.5, ge=0, le=LARGEST, description="radius of the L2 attack")
+    robust_steps: int = Field(7, ge=1, le=2**16, description="steps of the attack")
     robust_grows: bool = Field(False, description="let the radius grow as max(1, σ/σ_d)")
     cfg_drop: float = Field(0.1, ge=0, le=1, description="probability of dropping a label (p_uncond)")
-    online_weight: float = Field(1.0, ge=0, description="weight of the classifier's own targets (cg-sc-online)")
+    online_weight: float = Field(
+        1.0, ge=0, le=LARGEST, description="weight of the classifier's own targets (cg-sc-online)"
+    )
     online_threshold: float = Field(0.9, ge=0, le=1, description="confidence on the clean image from which it teaches")
-    online_sharpening: float = Field(2.0, gt=0, description="what its logits are multiplied by to make targets")
+    online_sharpening: float = Field(
+        2.0, gt=0, le=LARGEST, description="what its logits are multiplied by to make targets"
+    )
     pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
     pl_rounds: int = Field(1, ge=1, le=100, description="times of labelling and training on")
     pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")
@@ -139,15 +153,19 @@ class TermSettings(Section):
 
 class SamplingSettings(Section):
     sampler: str = Field("dpm++2m-sde", description="default sampler")
-    steps: int | None = Field(None, ge=1, description="steps; the sampler's own default if unset")
-    batch: int = Field(1000, ge=1, description="images per sampling batch")
+    steps: int | None = Field(
+        None, ge=1, le=MOST_SAMPLER_STEPS, description="steps; the sampler's own default if unset"
+    )
+    batch: int = Field(1000, ge=1, le=2**24, description="images per sampling batch")
 
 
 class RunSettings(Section):
-    save_every: int = Field(1000, ge=1, description="steps between checkpoints")
-    log_every: int = Field(50, ge=1, description="steps between lines of log.jsonl")
-    keep: int = Field(2, ge=1, description="checkpoints kept per network: the last ones")
-    keep_every: int = Field(0, ge=0, description="those at multiples of this step are kept for good; 0: none")
+    save_every: int = Field(1000, ge=1, le=MOST_STEPS, description="steps between checkpoints")
+    log_every: int = Field(50, ge=1, le=MOST_STEPS, description="steps between lines of log.jsonl")
+    keep: int = Field(2, ge=1, le=MOST_STEPS, description="checkpoints kept per network: the last ones")
+    keep_every: int = Field(
+        0, ge=0, le=MOST_STEPS, description="those at multiples of this step are kept for good; 0: none"
+    )
     precision: Literal["fp32", "tf32", "bf16"] = Field(
         "fp32", description="of products: fp32, tf32 (on a GPU), or bf16 (logits and energies stay fp32)"
     )
@@ -157,7 +175,10 @@ class RunSettings(Section):
         "differentiates a gradient are compiled for sampling alone",
     )
     preview_every: int = Field(
-        1000, ge=0, description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none"
+        1000,
+        ge=0,
+        le=MOST_STEPS,
+        description="steps between pictures of what the networks can do, samples/preview-*.png; 0: none",
     )
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +10,8 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.reading import read_arrays
 from selfcal.data.dataset import Dataset, no_test
-from selfcal.data.limits import check_size
 from selfcal.data.pixels import Examples, Pixels
 from selfcal.diffusion.scores import UNLABELED
 
@@ -53,48 +51,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray], name: str, path: str) -> Datas
         x_test=x_test,
         y_test=y_test,
     )
-
-
-def read_arrays(path: Path, known: Collection[str], needed: str | None = None) -> dict[str, np.ndarray]:
-    """The arrays we know by name. Sizes are those that the headers declare, checked before unpacking."""
-    if path.is_file() and not zipfile.is_zipfile(path):
-        raise SelfcalError(f"{path} cannot be read as an .npz archive: it is not one")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = {e.filename.removesuffix(".npy"): e for e in archive.infolist()}
-            if needed is not None and needed not in entries:
-                holds = ", ".join(sorted(entries)[:20]) or "nothing"
-                raise SelfcalError(f"{path} has no array {needed!r}; it holds {holds}")
-            return {name: _array(archive, e, path) for name, e in entries.items() if name in known}
-    except SelfcalError:
-        raise
-    except FileNotFoundError:
-        raise SelfcalError(f"the data file {path} does not exist") from None
-    except Exception as error:  # zipfile, zlib and numpy raise whatever a broken file makes them trip over
-        raise SelfcalError(f"{path} cannot be read as an .npz archive: {str(error) or type(error).__name__}") from None
-
-
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> np.ndarray:
-    where = f"{path}: {entry.filename.removesuffix('.npy')}"
-    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise SelfcalError(f"{where} is compressed in a way that numpy does not use; save it with numpy.savez")
-    with archive.open(entry) as stream:
-        version = np.lib.format.read_magic(stream)
-        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in header:
-            raise SelfcalError(f"{where} is in version {version} of numpy's format; save plain arrays")
-        shape, _, dtype = header[version](stream)
-        if dtype.hasobject:
-            raise SelfcalError(
-                f"{path} holds pickled objects, which can run code and are never loaded; "
-                "save plain number or string arrays instead"
-            )
-        check_size(shape, where, 1 if dtype == np.uint8 and len(shape) > 2 else max(4, dtype.itemsize))
-        if stream.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
-            raise SelfcalError(f"{where} declares {shape} of {dtype}, which is not what it holds")
-    with archive.open(entry) as stream:
-        values: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
-    return values
 
 
 def _examples(values: np.ndarray, where: str) -> Examples:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from filelock import FileLock
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import cache_folder, file_sha256, read_json, reason, write_json, writing
+from selfcal.core.files import cache_folder, file_sha256, make_folder, read_json, reason, write_json, writing
 from selfcal.core.progress import say
 
 READER = 1  # changes whenever the same files would be read as other pixels
@@ -81,7 +81,7 @@ class Kept:
     def alone(self) -> Iterator[None]:
         """Processes that read the same folder wait for the first; without a cache to write to, each reads by itself."""
         try:
-            cache_folder().mkdir(parents=True, exist_ok=True)
+            make_folder(cache_folder(), within=cache_folder())
             lock: Any = FileLock(cache_folder() / f".pixels-{self.folder}.lock")
             lock.acquire()
         except (OSError, NotImplementedError):

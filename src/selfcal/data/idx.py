@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.reading import LARGEST_ARRAYS
 from selfcal.data import downloads
 from selfcal.data.dataset import Dataset, no_test
-from selfcal.data.limits import LARGEST_ARRAYS
 from selfcal.data.pixels import Pixels
 
 TRAIN = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")

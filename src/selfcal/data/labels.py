@@ -121,7 +121,7 @@ def _stratified(data: Dataset, text: str, seed: int) -> Tensor:
 
 def _per_class_rule(text: str) -> Callable[[int], int]:
     """From the user's words to a function: images in a class -> labels shown."""
-    if match := re.fullmatch(r"(-?\d+)/class", text):
+    if match := re.fullmatch(r"(-?[0-9]{1,18})/class", text):
         wanted = int(match.group(1))
         if wanted < 1:
             raise SelfcalError(f"--labels {text}: at least 1 label per class is needed")

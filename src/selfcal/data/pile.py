@@ -17,10 +17,10 @@ from torch import Tensor
 from selfcal.core.errors import SelfcalError, listed
 from selfcal.core.files import reason
 from selfcal.core.progress import bar, say
+from selfcal.core.reading import check_size
 from selfcal.data import images
 from selfcal.data.decoded import LARGE, Kept
 from selfcal.data.images import Header, Unreadable
-from selfcal.data.limits import check_size
 from selfcal.data.pixels import Pixels
 
 DARK = 32  # of 255: 16-bit images that stay below it were meant to be brighter

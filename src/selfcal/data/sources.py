@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from selfcal.core.bounds import check_name
 from selfcal.core.errors import SelfcalError, unknown
 from selfcal.data import arrays, cifar, digits, folder, idx, moons
 from selfcal.data.dataset import Dataset
@@ -63,7 +64,7 @@ def recorded(source: str | Path) -> str:
             raise unknown("data", name, SOURCES)
         return name
     if not isinstance(source, str) or text not in SOURCES:
-        return str(Path(source).resolve())
+        return check_name(Path(source).resolve())
     if os.path.isdir(text) and not any(os.path.exists(os.path.join(text, mark)) for mark in MADE_HERE):
         raise SelfcalError(
             f"{text} is a built-in data set, and there is a folder {text} here; "

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from selfcal.core.bounds import check_name
 from selfcal.data.images import ENDINGS, UNREAD
 from selfcal.data.limits import check_inside
 
@@ -55,8 +56,10 @@ def grown(root: Path, folder: Path | None = None, above: tuple[str, ...] = ()) -
             if os.path.realpath(path) not in (*above, real):
                 tree.folders[path.name] = grown(root, path, (*above, real))
         elif path.is_file():
-            if ending in ENDINGS and path.is_symlink():
-                check_inside(path, root)
+            if ending in ENDINGS:
+                check_name(path)
+                if path.is_symlink():
+                    check_inside(path, root)
             _kind(tree, ending).append(path)
     return tree
 

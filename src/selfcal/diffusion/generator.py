@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selfcal.core.bounds import MOST_SAMPLER_STEPS, check_memory, check_seed, check_whole
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import Tick, bar, wanted
 from selfcal.core.randomness import random_state
@@ -27,6 +28,8 @@ from selfcal.diffusion.scores import ScoreFn, like
 Watch = Callable[[int, Tensor], None]
 """(position of the first, denoised estimates (B, *)) of a batch; whatever it raises stops the sampling."""
 
+MOST_SAMPLES = 10**12
+TENSORS = 3  # of a batch that samplers hold at least: examples, their score, fresh noise
 SLICE = 64  # images that a network is shown at a time
 
 
@@ -80,6 +83,7 @@ class Generator:
     def draw(self, y: Tensor, how: Sampling | None = None, seed: int = 0, show_progress: bool | None = None) -> Drawing:
         """The same, made batch by batch while one asks for them: for more than one wants to hold in memory."""
         how = (how or Sampling()).completed(self.usual)
+        check_seed(seed)
         walk, _, scale, steps = checked(how, self.networks)
         about = {
             "guide": how.guide,
@@ -90,6 +94,8 @@ class Generator:
             "options": dict(how.options),
             "seed": seed,
         }
+        size = 4.0 * min(len(y), self.batch) * math.prod(self.shape)
+        check_memory(TENSORS * size, f"batches of {self.batch}", "make sampling.batch smaller")
         batches = partial(self._batches, y, how, seed, wanted(show_progress) and self.team.is_main)
         return Drawing(y, self.classes, about, self.shape, batches)
 
@@ -149,6 +155,7 @@ class Generator:
             score = score if self.watch is None else watched(score, partial(self.watch, start))
             random = Rows(rng, len(labels), rows) if len(x) < len(labels) else rng
             x = walk.function(counted(score, tick), x.to(self.device), sigmas, rng=random, **how.options).cpu()
+        check_finite(x, scale, how)
         return x.clamp(-1, 1) if len(self.shape) == 3 else x
 
     @torch.no_grad()
@@ -202,8 +209,7 @@ def checked(how: Sampling, networks: Mapping[str, Any]) -> tuple[Sampler, Guide,
         raise SelfcalError(f"a guidance scale of {scale}: a finite number of at least 0 is needed")
     if scale and how.guide == "conditional":
         raise SelfcalError(f"--scale {scale:g}: a plain conditional model has no guidance to scale; leave it out")
-    if steps < 1:
-        raise SelfcalError(f"--steps {steps}: a sampler takes at least one step")
+    check_whole("--steps", steps, 1, MOST_SAMPLER_STEPS)
     for role in guide.needs:
         if role not in networks:
             raise SelfcalError(f"the guide {how.guide} needs a {role} network, which this method does not train")
@@ -214,6 +220,16 @@ def checked(how: Sampling, networks: Mapping[str, Any]) -> tuple[Sampler, Guide,
         offer = f"it has {', '.join(own)}" if own else "it has none"
         raise SelfcalError(f"the sampler {how.sampler} has no such option: {', '.join(strange)}; {offer}")
     return walk, guide, scale, steps
+
+
+def check_finite(x: Tensor, scale: float, how: Sampling) -> None:
+    """Before images are cut to [−1, 1], which would hide infinities."""
+    if not x.isfinite().all():
+        options = "".join(f", {name} = {value:g}" for name, value in how.options.items())
+        raise SelfcalError(
+            f"sampling left the finite numbers (scale {scale:g}, {how.sampler}{options}), so nothing was made; a lower "
+            "--scale, more --steps or usual options may help, and `selfcal doctor` says whether the networks are whole"
+        )
 
 
 def options_of(sampler: Callable[..., Tensor]) -> list[str]:
@@ -248,14 +264,14 @@ def class_index(classes: Sequence[str], name: int | str) -> int:
     text = str(name)
     if text in classes:
         return classes.index(text)
-    if text.isdigit() and int(text) < len(classes):
+    if text.isdecimal() and len(text) < 10 and int(text) < len(classes):
         return int(text)
     raise SelfcalError(f"unknown class {text!r}; this run has {', '.join(classes)}")
 
 
 def spread(classes: Sequence[int], count: int) -> Tensor:
     """`count` class indices, as evenly as possible, in the order of the classes."""
-    if count < 1:
-        raise SelfcalError(f"--count {count}: at least one image must be asked for")
+    check_whole("--count", count, 1, MOST_SAMPLES)
+    check_memory(16 * count, f"--count {count}", "ask for fewer at a time, with another --seed each")
     each, extra = divmod(count, len(classes))
     return torch.cat([torch.full((each + (i < extra),), c, dtype=torch.long) for i, c in enumerate(classes)])

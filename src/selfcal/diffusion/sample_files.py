@@ -20,7 +20,15 @@ from PIL import Image
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import surfaced, write_arrays_in_parts, write_bytes, write_folder, writing
+from selfcal.core.files import (
+    make_folder,
+    surfaced,
+    write_arrays_in_parts,
+    write_bytes,
+    write_folder,
+    write_numbered,
+    writing,
+)
 from selfcal.core.version import __version__
 from selfcal.diffusion.pictures import captioned_grid, pixels, png, shown_of_each
 
@@ -74,14 +82,25 @@ def check_target(path: Path, is_image: bool, replace: bool = False) -> None:
             raise SelfcalError(f"{parent} is a file, not a folder; give --out another name")
 
 
-def write(samples: Sampled, path: Path) -> Passing:
-    """As the ending says; a file of that name is replaced. Returns what a picture of them can be made of."""
-    check_target(path, len(samples.shape) == 3, replace=True)
-    passing = Passing(samples)
+def write(samples: Sampled, path: Path, within: Path | None = None, new: bool = False) -> Passing:
+    """As the ending says; a file of that name is replaced. Returns what a picture of them can be made of.
+
+    within: the folder, perhaps a stranger's, that no link may lead out of. new: nothing may have come there meanwhile.
+    """
+    check_target(path, len(samples.shape) == 3, replace=not new)
+    passing, path = Passing(samples), path.resolve() if path.is_symlink() and path.is_dir() else path
     with surfaced(f"cannot write {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        WRITERS[ending(path)](passing, path)
+        make_folder(path.parent, within or path.parent)
+        WRITERS[ending(path)](passing, path, new)
     return passing
+
+
+def write_next(samples: Sampled, run: Path) -> tuple[Passing, Path]:
+    """RUN/samples/set-001, or the first number that is free in the end: others may be sampling, too."""
+    folder, passing = run / "samples", Passing(samples)
+    with surfaced(f"cannot write to {folder}"):
+        make_folder(folder, within=run)
+        return passing, write_numbered(lambda: next_folder(folder), files(passing))
 
 
 class Passing:
@@ -178,27 +197,27 @@ def as_image(values: np.ndarray) -> Image.Image:
     return Image.fromarray(values[0] if len(values) == 1 else values.transpose(1, 2, 0))
 
 
-def _arrays(passing: Passing, path: Path) -> None:
+def _arrays(passing: Passing, path: Path, new: bool) -> None:
     samples = passing.samples
     made = np.array(json.dumps(samples.made, ensure_ascii=False))
     others = {"y": samples.y.numpy(), "classes": np.array(samples.classes), "made": made}
-    write_arrays_in_parts(path, "x", len(samples.y), (part.numpy() for part, _ in passing), others)
+    write_arrays_in_parts(path, "x", len(samples.y), (part.numpy() for part, _ in passing), others, new)
 
 
-def _archive(passing: Passing, path: Path) -> None:
-    with writing(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+def _archive(passing: Passing, path: Path, new: bool) -> None:
+    with writing(path, new) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, content in files(passing):  # PNGs are compressed already
             archive.writestr(zipfile.ZipInfo(name), content)
 
 
-def _picture(passing: Passing, path: Path) -> None:
+def _picture(passing: Passing, path: Path, new: bool) -> None:
     for _ in passing:
         pass
-    write_bytes(path, passing.picture())
+    write_bytes(path, passing.picture(), new)
 
 
 WRITERS = {
-    "": lambda passing, path: write_folder(path, files(passing)),
+    "": lambda passing, path, new: write_folder(path, files(passing)),
     ".npz": _arrays,
     ".zip": _archive,
     ".png": _picture,

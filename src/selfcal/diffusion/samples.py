@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from selfcal.core.bounds import check_memory
 from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.pictures import pixels
 from selfcal.diffusion.sample_files import as_image, picture, running, write
@@ -104,6 +106,8 @@ class Drawing:
         write(self, Path(path))
 
     def all(self) -> Samples:
+        size = 4 * len(self.y) * math.prod(self.shape)
+        check_memory(size, f"{len(self.y)} samples at once", "write them with `draw(…).save(…)`, or ask for fewer")
         x = torch.empty(0, *self.shape)
         for start, part in running(self.parts()):
             if not start:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
-from selfcal.core.files import cache_folder, reason, write_bytes
+from selfcal.core.files import cache_folder, make_folder, reason, write_bytes
 from selfcal.core.progress import say
+from selfcal.core.reading import unpacked
 
 DIGEST = 64  # hexadecimal digits at the beginning of a file, of the SHA-256 of the rest
 
@@ -34,7 +34,7 @@ def kept(name: str) -> dict[str, Tensor] | None:
         return None
     try:
         return _read(file)
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError) as error:
         say(f"{file} is damaged ({reason(error)}); it is made again")
         return None
 
@@ -43,12 +43,10 @@ def keep(name: str, tensors: dict[str, Tensor]) -> None:
     """Put them there; a cache that cannot be written stops nothing."""
     file, content = file_of(name), save({key: value.contiguous() for key, value in tensors.items()})
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent, within=file.parent)
         write_bytes(file, hashlib.sha256(content).hexdigest().encode() + content)
     except OSError as error:
         say(f"{file} cannot be written ({reason(error)}), and would be made again next time")
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
 
 
 def forget(name: str) -> None:
@@ -65,5 +63,4 @@ def _read(file: Path) -> dict[str, Tensor]:
     content = whole[DIGEST:]
     if hashlib.sha256(content).hexdigest().encode() != whole[:DIGEST]:
         raise ValueError("its SHA-256 is not the one it was written with")
-    tensors: dict[str, Tensor] = load(content)
-    return tensors
+    return unpacked(content)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from selfcal.core.bounds import check_memory
 from selfcal.core.errors import SelfcalError
 from selfcal.data.dataset import Dataset
 from selfcal.diffusion.generator import Generator, Sampling, checked, spread
@@ -71,6 +73,7 @@ def how_many(count: int | None, data: Dataset) -> int:
         return max(2, min(MOST, len(data.x)) // classes) * classes
     if count < 2 * classes:
         raise SelfcalError(f"--count {count}: at least 2 images for each of {classes} classes are needed")
+    check_memory(4.0 * count * math.prod(data.shape), f"--count {count}", "fewer samples are measured as well")
     return count
 
 

@@ -6,6 +6,7 @@ Its weights are the user's to download; the file is read as plain tensors only.
 from __future__ import annotations
 
 import importlib
+import io
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import file_sha256
+from selfcal.core.files import file_sha256, write_in_place
 
 PAGE = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
 
@@ -34,7 +35,9 @@ def load(file: Path) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Ten
         with tempfile.TemporaryDirectory(prefix="selfcal-") as folder:
             # torch-fidelity would run code in the file it is given: it gets one that we wrote
             clean = Path(folder) / "inception.pth"
-            torch.save(weights, clean)
+            content = io.BytesIO()
+            torch.save(weights, content)
+            write_in_place(clean, content.getvalue())
             network: Any = library.FeatureExtractorInceptionV3("inception", ["2048", "logits_unbiased"], str(clean))
     except Exception as error:  # a damaged or hostile file can fail anywhere in the reader
         raise SelfcalError(f"{file} holds no Inception weights of torch-fidelity ({type(error).__name__})") from None

@@ -14,16 +14,17 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from selfcal.core.files import file_sha256, write_bytes
-from selfcal.core.progress import bar
+from selfcal.core.progress import bar, say
+from selfcal.core.reading import read_tensors
 from selfcal.data.dataset import Dataset
 from selfcal.data.pixels import some
 from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
-from selfcal.evaluation.cache import forget, keep, kept, remembered
+from selfcal.evaluation.cache import file_of, forget, keep, kept, remembered
 
 BUNDLED = Path(__file__).with_name("digits_judge.safetensors")
 STEPS, BATCH = 1500, 128
@@ -57,6 +58,10 @@ def trained_on(data: Dataset, show_progress: bool = False, steps: int | None = N
     """The judge of this data set, trained once and kept in the user's cache under the data's hash."""
     judge = Judge(data.shape[0], len(data.classes), data.shape[1])
     name = f"judge-{data.sha256[:32]}" + ("" if steps is None else f"-{steps}")
+    found, shapes = kept(name), {key: value.shape for key, value in judge.state_dict().items()}
+    if found is not None and {key: value.shape for key, value in found.items()} != shapes:
+        say(f"{file_of(name)} holds another judge than this version's; it is made again")
+        forget(name)
     weights = remembered(name, lambda: dict(fit(judge, data, show_progress, steps, name).state_dict()))
     judge.load_state_dict(weights)
     forget(f"{name}-unfinished")
@@ -128,7 +133,7 @@ def resume(judge: Judge, optimiser: torch.optim.Optimizer, name: str) -> int:
 
 
 def _read(judge: Judge, file: Path) -> Judge:
-    judge.load_state_dict(load_file(file))
+    judge.load_state_dict(read_tensors(file))
     return judge.eval()
 
 

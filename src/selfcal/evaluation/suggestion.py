@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from selfcal.core.bounds import check_seed, check_whole
 from selfcal.core.errors import SelfcalError
 from selfcal.data.pixels import Examples
 from selfcal.diffusion.generator import Generator
@@ -14,6 +15,7 @@ from selfcal.evaluation.opinion import opinions
 
 LOUDEST = 1.0  # σ up to which the guide is asked: half the range of the data, where classes can still be told
 LEVELS, DRAWS = 4, 4
+MOST_SUGGESTED = 10**4  # each is held against all others
 SURE = 0.2  # what an image weighs of which the guide is sure, beside 1.2 of one without an opinion: it may be wrong
 
 
@@ -24,8 +26,8 @@ def suggest(generator: Generator, x: Examples, labels: Tensor, count: int, seed:
     shares; how unsure the guide is, is the doubt of its opinion averaged over noise, since on clean images few labels
     make it sure of nearly everything. Of a large pile some of the unlabelled are looked at, drawn by the seed.
     """
-    if count < 1:
-        raise SelfcalError(f"--count {count}: at least one image must be asked for")
+    check_whole("--count", count, 1, MOST_SUGGESTED)
+    check_seed(seed)
     known, free = (labels != UNLABELED).nonzero()[:, 0], (labels == UNLABELED).nonzero()[:, 0]
     if not len(free):
         raise SelfcalError("every image has a label already; there is nothing to suggest")

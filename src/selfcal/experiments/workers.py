@@ -92,8 +92,9 @@ class Workers(Generic[Task]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in [*self.free, *(process for process, _ in self.busy.values())]:
-            _stop(process)
+        with signals_wait():  # whoever asks twice must not leave half of them running
+            for process in [*self.free, *(process for process, _ in self.busy.values())]:
+                _stop(process)
 
     @property
     def has_room(self) -> bool:
@@ -101,13 +102,14 @@ class Workers(Generic[Task]):
 
     def start(self, task: Task, function: Callable[..., Any], *arguments: Any) -> None:
         """In a free process; there must be one."""
-        process = self.free.pop()
-        try:
-            future = process.submit(function, *arguments)
-        except BrokenProcessPool:
-            process = self._new()
-            future = process.submit(function, *arguments)
-        self.busy[future] = process, task
+        with signals_wait():
+            process = self.free.pop()
+            try:
+                future = process.submit(function, *arguments)
+            except BrokenProcessPool:
+                process = self._new()
+                future = process.submit(function, *arguments)
+            self.busy[future] = process, task
 
     def ended(self, timeout: float | None = None) -> Iterator[tuple[Task, Future[Any]]]:
         """Tasks that are done, as soon as there is one; none if the time is over first."""
@@ -136,6 +138,20 @@ def side_by_side(function: Callable[[Task], Result], tasks: Sequence[Task], jobs
                 workers.start(waiting[0], function, waiting.popleft())
             for task, future in workers.ended():
                 yield task, future.result()
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are heard when this is over. Processes that begin meanwhile never hear of them: it is for
+    their parent to stop them, which a terminal and a scheduler tell at the same time."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from typing import Any
 import jinja2
 from huggingface_hub import EvalResult, ModelCardData
 
+from selfcal.core.escapes import markdown
+from selfcal.core.reading import checked
 from selfcal.core.version import __version__
 from selfcal.data.label_files import is_label_file
 from selfcal.evaluation.history import evaluations, weights_of
 from selfcal.report.columns import CALIBRATION, RESULTS, Column
-from selfcal.report.markdown import escaped
 from selfcal.report.tables import distance, meaning
 from selfcal.run import Run
 from selfcal.training import records
@@ -32,7 +33,7 @@ def card(run: Run, title: str) -> str:
     """Markdown with its front matter; every file of the run that it quotes is checked first."""
     result, why_not = newest_result(run)
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)  # text, not HTML
-    environment.filters |= {"escaped": escaped, "literal": repr}
+    environment.filters |= {"escaped": markdown, "literal": repr}
     template = environment.from_string(Path(__file__).with_name("card.md").read_text("utf-8"))
     quality = {
         "rows": rows(result),
@@ -60,7 +61,7 @@ def facts(run: Run) -> dict[str, Any]:
         if score.network == "adopted-module"
         else None,
         "scale": f"{scale:g}",
-        "scale_words": f"A `guidance_scale` of {scale:g} was chosen by {escaped(chosen_by)}."
+        "scale_words": f"A `guidance_scale` of {scale:g} was chosen by {markdown(chosen_by)}."
         if chosen_by
         else f"No `guidance_scale` was chosen by measurement; {scale:g} is the method's usual one.",
         "data": config["data"]["name"],
@@ -84,7 +85,7 @@ def newest_result(run: Run) -> tuple[dict[str, Any] | None, str]:
         return None, OUTDATED
     chosen = [r for r in report["results"] if r.get("chosen")]
     result = (chosen or report["results"])[0]
-    return records.checked(result, records.Result, run.path / "metrics.json"), ""
+    return checked(result, records.Result, run.path / "metrics.json"), ""
 
 
 def measured(result: dict[str, Any] | None) -> list[tuple[Column, float, list[float] | None]]:
@@ -134,7 +135,7 @@ def limits(result: dict[str, Any] | None) -> list[str]:
 
 
 def in_words(classes: tuple[str, ...]) -> str:
-    named = ", ".join(escaped(name) for name in classes[:MOST_CLASSES])
+    named = ", ".join(markdown(name) for name in classes[:MOST_CLASSES])
     rest = len(classes) - MOST_CLASSES
     return named + (f" and {rest} more" if rest > 0 else "")
 

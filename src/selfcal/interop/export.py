@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from selfcal.core.errors import SelfcalError, look_up
-from selfcal.core.files import write_json, write_text
+from selfcal.core.files import make_folder, surfaced, write_json, write_text, writing_folder
 from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.interop.portable import MAIN, write_code
 from selfcal.nets.builders import form_recipe, network_recipe
@@ -35,19 +39,33 @@ def export(run: Run, out: str | Path) -> Path:
             "export it"
         )
     networks, readme = run.networks, card.card(run, out.name)  # before anything is written
-    for role in ROLES:
-        if role not in networks or own_module(run, role):
-            index[role] = [None, None]
-            continue
-        component = as_component(run, role, pipeline)
-        component.model.load_state_dict(networks[role].state_dict())
-        component.save_pretrained(out / role, safe_serialization=True)
-        write_code(out / role)
-        index[role] = [MAIN, type(component).__name__]
-    write_code(out)
-    write_json(out / "model_index.json", index | call_settings(run))
-    write_text(out / "README.md", readme)
+    with whole_folder(out) as folder:
+        for role in ROLES:
+            if role not in networks or own_module(run, role):
+                index[role] = [None, None]
+                continue
+            component = as_component(run, role, pipeline)
+            component.model.load_state_dict(networks[role].state_dict())
+            component.save_pretrained(folder / role, safe_serialization=True)
+            write_code(folder / role)
+            index[role] = [MAIN, type(component).__name__]
+        write_code(folder)
+        write_json(folder / "model_index.json", index | call_settings(run))
+        write_text(folder / "README.md", readme)
     return out
+
+
+@contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """There with everything, or not at all; a full disk is one sentence, whoever writes to it."""
+    real = out.resolve() if out.is_symlink() else out
+    try:
+        with surfaced(f"cannot write {out}"):
+            make_folder(real.parent, within=real.parent)
+            with writing_folder(real) as folder:
+                yield folder
+    except SafetensorError as error:  # diffusers writes the weights with it
+        raise SelfcalError(f"cannot write {out}: {error}") from None
 
 
 def own_module(run: Run, role: str) -> bool:

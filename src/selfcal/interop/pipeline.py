@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from diffusers import ConfigMixin, DiffusionPipeline, ImagePipelineOutput, Model
 from diffusers.configuration_utils import register_to_config
 from torch import Tensor
 
+from selfcal.core.files import filling_folder
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
 from selfcal.diffusion.samplers import SAMPLERS
@@ -21,9 +24,54 @@ from selfcal.nets.own_module import OwnModule
 from selfcal.nets.recipes import make_classifier, make_form, make_score_model
 
 OUTPUTS = ("pil", "np", "pt")
+HASHES = "weights.sha256.json"
+MOST_STEPS, LARGEST_SIGMA = 10**6, 1e9
 
 
-class SelfcalScore(ModelMixin, ConfigMixin):
+class Hashed(ModelMixin, ConfigMixin):
+    """A network whose weights are hashed when they are written and verified when they are read, by whoever does it."""
+
+    def save_pretrained(self, save_directory: str | Path, **keywords: Any) -> None:
+        super().save_pretrained(save_directory, **keywords)
+        found = {name: sha256_of(Path(save_directory) / name) for name in weights_in(Path(save_directory))}
+        (Path(save_directory) / HASHES).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **keywords: Any) -> Any:
+        folder = Path(pretrained_model_name_or_path) / (keywords.get("subfolder") or "")
+        if folder.is_dir():  # diffusers has brought what lies on a hub onto this machine before
+            check_weights(folder)
+        return super().from_pretrained(pretrained_model_name_or_path, **keywords)
+
+
+def weights_in(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if p.suffix in (".safetensors", ".bin"))
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_weights(folder: Path) -> None:
+    """To the bit as they were written: one flipped bit would still make images."""
+    try:
+        promised = json.loads((folder / HASHES).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise ValueError(
+            f"{folder / HASHES} cannot be read, so that nothing vouches for the weights beside it"
+        ) from None
+    there = weights_in(folder)
+    if not isinstance(promised, dict) or sorted(promised) != there:
+        raise ValueError(f"{folder} holds other weights than {HASHES} names; export the run again")
+    for name in there:
+        if sha256_of(folder / name) != promised[name]:
+            raise ValueError(
+                f"{folder / name} is damaged: its SHA-256 is not the one in {HASHES}; export the run again"
+            )
+
+
+class SelfcalScore(Hashed):
     """A score model made from its recipe."""
 
     @register_to_config
@@ -37,7 +85,7 @@ class SelfcalScore(ModelMixin, ConfigMixin):
         return out.to(x.dtype)
 
 
-class SelfcalClassifier(ModelMixin, ConfigMixin):
+class SelfcalClassifier(Hashed):
     """A noise-aware classifier made from its recipe."""
 
     @register_to_config
@@ -84,9 +132,12 @@ class SelfcalPipeline(DiffusionPipeline):
 
     def save_pretrained(self, save_directory: str, **keywords: Any) -> None:
         """With the code beside it, so that what is loaded from there still loads."""
-        super().save_pretrained(save_directory, **keywords)
-        target, here = Path(save_directory), Path(__file__).parent
-        package = here / make_form.__module__.rsplit(".", 2)[-2]
+        with filling_folder(Path(save_directory), last="model_index.json") as target:
+            super().save_pretrained(str(target), **{"repo_id": Path(save_directory).name} | keywords)
+            self.add_code(target)
+
+    def add_code(self, target: Path) -> None:
+        package = Path(__file__).parent / make_form.__module__.rsplit(".", 2)[-2]
         if not package.is_dir():  # not an exported pipeline's own code
             return
         index = json.loads((target / "model_index.json").read_text("utf-8"))
@@ -121,7 +172,7 @@ class SelfcalPipeline(DiffusionPipeline):
         row = SAMPLERS[sampler or usual["sampler"]]
         usual_steps = usual["steps"] if sampler in (None, usual["sampler"]) else row.steps
         steps = usual_steps if num_inference_steps is None else num_inference_steps
-        sigmas = row.levels(Noise(usual["sigma_min"], usual["sigma_max"]), steps)
+        sigmas = row.levels(checked_noise(usual), steps)
         if self.config.module and self.own_score is None:
             name = self.config.module.get("module") or "a module of its maker's"
             raise ValueError(f"the score model is {name}, whose code is not here; give it: pipe.use_module(net)")
@@ -134,7 +185,7 @@ class SelfcalPipeline(DiffusionPipeline):
         score = GUIDES[usual["guide"]].score(networks, y, scale)
         shape = [self.config.image_shape[side] for side in ("channels", "height", "width")]
         x = sigmas[0] * torch.randn((len(y), *shape), generator=generator)
-        x = row.function(score, x.to(self.device), sigmas, rng=generator)
+        x = finite(row.function(score, x.to(self.device), sigmas, rng=generator), scale)
         images: Any = (x.clamp(-1, 1).cpu() + 1) / 2
         if output_type != "pt":
             images = images.permute(0, 2, 3, 1).numpy()
@@ -152,14 +203,30 @@ class SelfcalPipeline(DiffusionPipeline):
         raise ValueError(f"unknown class {label!r}; this model has {', '.join(names.values())}")
 
 
+def finite(x: Tensor, scale: float) -> Tensor:
+    if not x.isfinite().all():
+        raise ValueError(f"sampling left the finite numbers at guidance_scale = {scale:g}; take a lower one")
+    return x
+
+
+def checked_noise(sampling: dict) -> Noise:
+    """The range of σ is read from model_index.json, which anybody can write."""
+    low, high = sampling["sigma_min"], sampling["sigma_max"]
+    if not all(isinstance(v, int | float) and math.isfinite(v) for v in (low, high)) or not 0 < low < high:
+        raise ValueError(f"model_index.json: σ from {low} to {high}; finite numbers above 0 are needed, in this order")
+    if high > LARGEST_SIGMA:
+        raise ValueError(f"model_index.json: sigma_max = {high:g}; at most {LARGEST_SIGMA:g} can be")
+    return Noise(low, high)
+
+
 def check_call(labels: list, scale: float | None, steps: int | None, generator: Any, output_type: str) -> None:
     """Before any work, in the caller's words."""
     if not labels:
         raise ValueError("class_labels is empty; one image is made for each label")
     if scale is not None and not 0 <= scale < float("inf"):
         raise ValueError(f"guidance_scale = {scale}: a number of at least 0 is needed")
-    if steps is not None and steps < 1:
-        raise ValueError(f"num_inference_steps = {steps}: at least 1 is needed")
+    if steps is not None and not 1 <= steps <= MOST_STEPS:
+        raise ValueError(f"num_inference_steps = {steps}: at least 1 and at most {MOST_STEPS} are needed")
     if generator is not None and not isinstance(generator, torch.Generator):
         raise ValueError("generator: one torch.Generator for all images is needed")
     if output_type not in OUTPUTS:

@@ -14,7 +14,7 @@ import re
 from importlib import resources
 from pathlib import Path
 
-from selfcal.core.files import write_text
+from selfcal.core.files import make_folder, write_text
 
 MAIN = "selfcal_pipeline"
 OWN_IMPORT = re.compile(r"^from selfcal\.(\S+) import", re.MULTILINE)
@@ -23,9 +23,7 @@ OWN_IMPORT = re.compile(r"^from selfcal\.(\S+) import", re.MULTILINE)
 def write_code(folder: Path) -> None:
     """The pipeline's module and the folder of its parts."""
     for name, text in portable_files().items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, text)
+        write_text(make_folder((folder / name).parent, within=folder) / Path(name).name, text)
 
 
 def portable_files() -> dict[str, str]:

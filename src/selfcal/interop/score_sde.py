@@ -14,11 +14,10 @@ from textwrap import shorten
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.reading import read_tensors
 from selfcal.interop.tensors import held, read_pickled
 from selfcal.nets.blocks import Attention, HalvingConv, ResidualBlock
 from selfcal.nets.builders import without_memory
@@ -169,10 +168,7 @@ def _read_weights(path: Path) -> Weights:
         )
     content: Mapping[str, Any]
     if path.suffix.lower() == ".safetensors":
-        try:
-            content = load_file(path)
-        except (SafetensorError, OSError, ValueError) as error:
-            raise SelfcalError(f"{path} cannot be read as a safetensors file: {error}") from None
+        content = read_tensors(path)
         weights = {name: tensor for name, tensor in content.items() if name.startswith("model.")}
         return _relevant(weights, path)
     content = read_pickled(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from selfcal.core.escapes import figure as in_figure
 from selfcal.report.columns import COLUMNS, Column
 
 COLOURS = {"cg": "#8a8f98", "cg-sc-all": "#c2410c"}
@@ -23,7 +25,8 @@ def colour(method: str, position: int = 0) -> str:
 def svg(figure: Figure) -> str:
     """The figure as inline SVG: sharp at any size, no file beside the page."""
     stream = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "selfcal"}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "selfcal"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # letters are drawn by who reads the page, in its own fonts
         figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
     text = stream.getvalue()
     return text[text.index("<svg") :]
@@ -45,7 +48,7 @@ def metric_over_scale(results: Iterable[Mapping[str, Any]], column: Column) -> s
     for i, method in enumerate(dict.fromkeys(r["method"] for r in results)):
         curve = [r for r in results if r["method"] == method]
         values = [r[column.key] for r in curve]
-        axes.plot([r["scale"] for r in curve], values, "o-", ms=4, color=colour(method, i), label=method)
+        axes.plot([r["scale"] for r in curve], values, "o-", ms=4, color=colour(method, i), label=in_figure(method))
         for best in (r for r in curve if r["chosen"]):  # none, where there was nothing to choose by
             axes.plot(best["scale"], best[column.key], "*", ms=14, color=colour(method, i))
     axes.set_xlabel("guidance scale λ")
@@ -82,8 +85,12 @@ def guide_over_sigma(guides: Mapping[str, list[Mapping[str, float]]]) -> str:
     figure, (left, right) = panel(2)
     for i, (method, table) in enumerate(guides.items()):
         sigma = [row["sigma"] for row in table]
-        left.semilogx(sigma, [row["accuracy"] for row in table], "o-", ms=4, color=colour(method, i), label=method)
-        right.semilogx(sigma, [row["ece"] for row in table], "o-", ms=4, color=colour(method, i), label=method)
+        left.semilogx(
+            sigma, [row["accuracy"] for row in table], "o-", ms=4, color=colour(method, i), label=in_figure(method)
+        )
+        right.semilogx(
+            sigma, [row["ece"] for row in table], "o-", ms=4, color=colour(method, i), label=in_figure(method)
+        )
     left.set_ylabel("guide accuracy")
     right.set_ylabel("calibration error (20 bins)")
     for axes in (left, right):

@@ -7,12 +7,15 @@ from typing import Any
 
 import jinja2
 
+from selfcal.core.escapes import html
+
 
 def render(template: Path, **values: Any) -> str:
     """A template, which extends this folder's page.html, filled in."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([template.parent, Path(__file__).parent]),
-        autoescape=True,
+        autoescape=True,  # jinja's own escape is the one that `html` uses
+        finalize=lambda value: html(value) if isinstance(value, str) else value,
         undefined=jinja2.StrictUndefined,
     )
     return environment.get_template(template.name).render(**values)

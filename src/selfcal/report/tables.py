@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from selfcal.core.comparable import check_comparable
@@ -18,7 +17,7 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str, s
     strength: what the guidance scale is called, λ or (of classifier-free guidance) w.
     """
     check_comparable(results)
-    table = Table(title=escape(title), box=None, padding=(0, 1))
+    table = Table(title=title, box=None, padding=(0, 1))
     for head in ("\nmethod", f"\n{strength}"):
         table.add_column(head, no_wrap=True)
     shown = [c for c in EVALUATION if c.key != "agreement" or any(r.get(c.key) is not None for r in results)]
@@ -31,7 +30,7 @@ def print_results(console: Console, results: list[dict[str, Any]], title: str, s
         mark = " *" if r["chosen"] and len(results) > 1 else ""
         table.add_row(r["method"], f"{r['scale']:g}{mark}", *cells)
     console.print(table)
-    console.print(meaning(results[0]), highlight=False)
+    console.print(meaning(results[0]))
 
 
 def meaning(r: dict[str, Any]) -> str:

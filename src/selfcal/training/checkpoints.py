@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from selfcal.core import reading
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import file_sha256, read_json, reason, sync, write_in_place
+from selfcal.core.files import file_sha256, make_folder, read_json, reason, write_in_place, writing_folder
 from selfcal.core.late import Tensor
+from selfcal.core.temporary import clear_leftovers
 
 GROUPS = ("weights", "ema", "optimizer")  # always there; terms with a memory add "terms"
 MANIFEST, AVERAGE, OPTIMIZER = "manifest.json", "ema.safetensors", "optimizer.safetensors"
@@ -65,13 +67,8 @@ def share(source: Path, folder: Path, step: int) -> Path:
 
 def _put(folder: Path, step: int, files: Mapping[str, bytes | Path]) -> Path:
     """Files by name: their content, or where they are already."""
-    final, beside = path_of(folder, step), folder / f".writing-{step:08d}"
-    for missing in reversed([p for p in (folder, *folder.parents) if not p.exists()]):
-        missing.mkdir(exist_ok=True)
-        sync(missing.parent)
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
+    final = path_of(make_folder(folder, within=folder.parents[1]), step)
+    with writing_folder(final) as beside:
         for name, content in files.items():
             if isinstance(content, Path):
                 _link(content, beside / name)
@@ -82,14 +79,8 @@ def _put(folder: Path, step: int, files: Mapping[str, bytes | Path]) -> Path:
             for name, content in files.items()
         }
         write_in_place(beside / MANIFEST, _manifest(hashes))  # of what was meant, not of what came to lie there
-        sync(beside)
         if final.exists():
             remove(final)
-        beside.rename(final)
-        sync(folder)
-    except OSError:
-        shutil.rmtree(beside, ignore_errors=True)  # a full disk needs the room
-        raise
     return final
 
 
@@ -133,6 +124,7 @@ def thin_out(folder: Path, keep: int, keep_every: int, scheduled: Callable[[int]
 
 def tidy(folder: Path) -> None:
     """Remove what a killed process left half written or half removed."""
+    clear_leftovers(folder)
     for pattern in (".writing*", ".removing-*"):
         for path in folder.glob(pattern):
             shutil.rmtree(path)
@@ -233,14 +225,10 @@ def verify(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors import torch as safetensors
-
     try:
-        tensors: dict[str, Tensor] = safetensors.load(file.read_bytes())
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
-        raise Damaged(f"{file} is damaged: {reason(error)}") from None
-    return tensors
+        return reading.read_tensors(file)
+    except SelfcalError as problem:
+        raise Damaged(str(problem)) from None
 
 
 def _files(path: Path) -> Iterable[Path]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import surfaced, write_json
+from selfcal.core.files import make_folder, surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
@@ -37,6 +37,7 @@ MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the has
 MAY_DIFFER |= {"data.size", "data.skip_broken"}  # how the same pixels were read
 MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
 MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
+MAY_DIFFER |= {"threads"}  # it goes on with those that are recorded
 MAY_DIFFER |= {"settings.run.preview_every"}  # pictures change nothing
 NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
 
@@ -237,7 +238,7 @@ def claimed(out: Path, config: dict[str, Any], amend: Amend = lambda *_: None) -
 
     check_claim(out, "run", MARK, differing)  # before the lock file would be written into somebody else's folder
     with surfaced(f"cannot write to {out}"):
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out, within=out)
     with sole_owner(out):
         check_claim(out, "run", MARK, differing)
         new = amended() if (out / MARK).exists() else config

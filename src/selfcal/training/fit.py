@@ -31,6 +31,7 @@ from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
 from selfcal.training.signals import StopRequest, stop_requests
 from selfcal.training.stage import Batches, Diverged, OnStep, StageTraining
+from selfcal.training.threads import as_recorded
 from selfcal.training.tracking import Tracking
 
 
@@ -75,8 +76,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
                 say(line)
         if accelerator.is_main_process:
             watching = tracked(watching, run, held)
-        stop = held.enter_context(stop_requests())
-        held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
+        stop = prepared_process(run, held, accelerator)
         try:
             train_stages(run, wanted, accelerator, stop, watching, pace if there is None else None)
         except Diverged as divergence:
@@ -84,6 +84,14 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
                 run.write("diverged.json", divergence.report)
             wait_for_everyone(accelerator)
     return open_directory(out, own)
+
+
+def prepared_process(run: RunDirectory, held: ExitStack, accelerator: Accelerator) -> StopRequest:
+    """The run's own threads, signals that ask to stop, and the caller's random state put aside, until `held` ends."""
+    held.enter_context(as_recorded(run, speak=bool(accelerator.is_main_process)))
+    stop = held.enter_context(stop_requests())
+    held.enter_context(torch.random.fork_rng())  # every step seeds torch anew; the caller's state is left alone
+    return stop
 
 
 def amended(there: RunDirectory, config: dict[str, Any], differing: list[str]) -> dict[str, Any] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
+
+from selfcal.core.escapes import figure as in_figure
+from selfcal.core.escapes import html
 
 SHOWN = 10  # rows of a long table, half of them from its end
 
@@ -58,10 +60,8 @@ class History:
         return "\n".join([*lines, f"[{len(self)} lines]"])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._cells()
-        )
+        head = "".join(f"<th>{html(name)}</th>" for name in self.columns)
+        body = "".join("<tr>" + "".join(f"<td>{html(cell)}</td>" for cell in row) + "</tr>" for row in self._cells())
         return f"<table><tr>{head}</tr>{body}</table><p>{len(self)} lines</p>"
 
 
@@ -83,8 +83,8 @@ def plot(history: History) -> Plot:
         for name in rows.columns:
             if name not in ("network", "step", "lr", "grad_norm", "event", "to", "lr_factor"):
                 points = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), float)]
-                axes.plot([p[0] for p in points], [p[1] for p in points], lw=1, label=name)
-        axes.set_title(network)
+                axes.plot([p[0] for p in points], [p[1] for p in points], lw=1, label=in_figure(name))
+        axes.set_title(in_figure(network))
         axes.set_xlabel("step")
         axes.set_yscale("log")
         axes.legend(frameon=False)

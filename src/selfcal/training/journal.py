@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from selfcal.core.files import surfaced, sync, write_text
+from selfcal.core.files import append_line, surfaced, sync, write_text
 
 ROLLED_BACK, DIVERGED = "rolled back", "diverged"
 
@@ -26,8 +26,8 @@ class Journal:
 
     def append(self, network: str, step: int, values: Mapping[str, Any]) -> None:
         line = {"network": network, "step": step, **{k: _plain(v) for k, v in values.items()}}
-        with surfaced(f"cannot write {self.path}"), self.path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(line) + "\n")
+        with surfaced(f"cannot write {self.path}"):
+            append_line(self.path, json.dumps(line))
 
     def sync(self) -> None:
         """Before a checkpoint is written: its step's lines must not be lost when it is not."""

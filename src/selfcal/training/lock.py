@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from selfcal.core.errors import SelfcalError, listed
 from selfcal.core.files import reason
+from selfcal.core.temporary import is_temporary
 
 LOCK = ".lock"
 patience = 0.0  # seconds to wait for whoever holds a folder; on a cluster, a node that died may hold it for a while
@@ -22,7 +23,7 @@ def sole_owner(folder: Path) -> Iterator[None]:
 
     The file stays for good; it means something only while somebody holds it.
     """
-    lock = FileLock(folder / LOCK, timeout=patience)
+    lock = FileLock(own_lock(folder, LOCK), timeout=patience)
     try:
         lock.acquire()
     except Timeout:
@@ -37,6 +38,28 @@ def sole_owner(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+@contextmanager
+def in_turn(folder: Path, name: str) -> Iterator[None]:
+    """Processes that read, change and write one file wait for each other; where there are no locks, nobody waits."""
+    lock: Any = FileLock(own_lock(folder, f".{name}.lock"))
+    try:
+        lock.acquire()
+    except (OSError, NotImplementedError):  # what cannot be written is told by whoever writes it
+        lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def own_lock(folder: Path, name: str) -> Path:
+    """A lock file is emptied when it is opened: it must not be a link to something else."""
+    if (folder / name).is_symlink():
+        raise SelfcalError(f"{folder / name} is a link, which is not followed; remove it")
+    return folder / name
+
+
 def check_claim(out: Path, what: str, mark: str, differing: Callable[[], Sequence[str]] = tuple) -> None:
     """`out` must be free, or be this very thing already: what a folder of its kind is known by is its `mark`.
 
@@ -49,9 +72,16 @@ def check_claim(out: Path, what: str, mark: str, differing: Callable[[], Sequenc
                 f"{out} holds another {what}; it differs in {listed(names, 6)}. Choose another --out, or remove it"
             )
         return
-    left_over = {LOCK, f".{mark}.writing"}  # by a process killed before it had written the mark
-    if out.exists() and (not out.is_dir() or any(p.name not in left_over for p in out.iterdir())):
+    if out.exists() and (not out.is_dir() or not is_free(out)):
         raise SelfcalError(f"{out} already holds something that is not a {what}; choose another --out")
+
+
+def is_free(folder: Path) -> bool:
+    """Whether there is nothing in it but what a process leaves that is killed before it has written anything."""
+    return all(
+        p.name == LOCK or is_temporary(p.name) or (p.is_dir() and not p.is_symlink() and is_free(p))
+        for p in folder.iterdir()
+    )
 
 
 def differences(a: Any, b: Any, key: str = "") -> list[str]:

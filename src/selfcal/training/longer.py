@@ -45,7 +45,8 @@ def check_finished(run: RunDirectory) -> None:
 def lengthened(there: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
     """The config.json of the longer run, which remembers at which steps it had been finished before."""
     before = {stage.role: stage.settings(there.settings).steps for stage in there.stages}
-    return config | {"lengthened": [*there.config.get("lengthened", []), before]}
+    threads = {"threads": there.config.get("threads", config["threads"])}
+    return config | threads | {"lengthened": [*there.config.get("lengthened", []), before]}
 
 
 def in_words(there: RunDirectory, steps: Mapping[str, int]) -> list[str]:

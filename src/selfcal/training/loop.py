@@ -20,9 +20,11 @@ from torch.optim.swa_utils import AveragedModel
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.settings import NetworkSettings
+from selfcal.core.team import ALONE, Team
 from selfcal.diffusion.noise import Noisy
 from selfcal.methods.reading import Remembers
 from selfcal.nets.precision import in_precision
+from selfcal.training import memories
 from selfcal.training.learning_rate import learning_rate
 from selfcal.training.processes import reduced
 
@@ -122,15 +124,15 @@ class Learner:
             p.grad = g.view_as(p)
         return dict(zip(losses, means, strict=True))
 
-    def state(self) -> dict[str, dict[str, Tensor]]:
-        """Everything needed to go on, as groups of tensors."""
+    def state(self, team: Team = ALONE) -> dict[str, dict[str, Tensor]]:
+        """Everything needed to go on, as groups of tensors: in the main process of a team, of all processes."""
         names = [name for name, _ in self.network.named_parameters()]
         moments = {
             f"{names[index]}.{key}": value
             for index, values in self.optimiser.state_dict()["state"].items()
             for key, value in values.items()
         }
-        remembered = {f"{name}/{key}": v for name, memory in self.memories.items() for key, v in memory.state().items()}
+        remembered = memories.packed(self.memories, team)
         return {
             "weights": self.network.state_dict(),
             "ema": self.average.module.state_dict(),
@@ -138,10 +140,11 @@ class Learner:
             "terms": remembered,
         }
 
-    def restore(self, step: int, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def restore(self, step: int, state: Mapping[str, Mapping[str, Tensor]], team: Team = ALONE) -> None:
         """Go on from there; a state of another network, whoever wrote it, is refused."""
         try:
             self._restore(step, state)
+            memories.unpack(state.get("terms", {}), self.memories, team)
         except (KeyError, ValueError, TypeError, RuntimeError, AttributeError) as error:
             raise SelfcalError(f"the checkpoint of step {step} does not fit this network: {error}") from None
 
@@ -151,10 +154,6 @@ class Learner:
         self.average.n_averaged.fill_(step)
         if state["optimizer"] or step < self.settings.steps:  # an adopted network has none, and needs none
             self._restore_optimiser(state["optimizer"])
-        for name, memory in self.memories.items():
-            prefix = f"{name}/"
-            kept = {k.removeprefix(prefix): v for k, v in state.get("terms", {}).items() if k.startswith(prefix)}
-            memory.restore(kept)
         self.step = step
 
     def _restore_optimiser(self, moments: Mapping[str, Tensor]) -> None:

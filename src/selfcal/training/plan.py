@@ -6,7 +6,6 @@ batch that fits into half the memory and a few seconds.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from selfcal.core import bounds
 from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import NetworkSettings
@@ -27,12 +27,11 @@ from selfcal.diffusion.samplers import SAMPLERS
 from selfcal.methods.stage import Context, Stage
 from selfcal.training import processes
 from selfcal.training.processes import reduced
-from selfcal.training.request import Prepared
+from selfcal.training.request import COPIES, Prepared
 from selfcal.training.stage import Batches, new_learner
 
 TRIAL = 2  # the batch on which work and memory are counted: one labelled, one unlabelled image
 PATIENCE = 10.0  # seconds a timed step may take
-COPIES = 5  # of the weights: themselves, their average, the gradient, Adam's two moments
 
 
 class Flops(TorchDispatchMode):
@@ -189,4 +188,4 @@ def of_all(value: float, accelerator: Accelerator) -> float:
 def free_memory(device: torch.device) -> float:
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return bounds.free_memory()

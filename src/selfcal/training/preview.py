@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from selfcal.core.files import surfaced, write_bytes
+from selfcal.core.files import make_folder, surfaced, write_bytes
 from selfcal.diffusion.generator import Generator, Sampling
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.pictures import captioned_grid, png
@@ -78,7 +78,7 @@ class Previews:
         content = self.picture(network)
         file = self.run.path / "samples" / f"preview-{self.stage.name}-{step:08d}.png"
         with surfaced(f"cannot write {file}"):
-            file.parent.mkdir(exist_ok=True)
+            make_folder(file.parent, within=self.run.path)
             write_bytes(file, content)
         took = self.clock() - began
         self.spent, self.price, self.latest = self.spent + took, took, file

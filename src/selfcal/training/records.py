@@ -1,26 +1,22 @@
-"""What the JSON files of a run directory hold; anything else in them is refused in one sentence.
-
-Keys beyond these are left alone, so that runs of other versions can still be read.
-"""
+"""What the JSON files of a run directory hold; anything else in them is refused in one sentence (core/reading.py)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
+from pydantic import Field, RootModel, ValidationError, model_validator
 
+from selfcal.core.bounds import LARGEST_SEED
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json
+from selfcal.core.reading import Record, first_problem, read_if_there, read_record
 from selfcal.core.settings import Settings
 
 LARGEST_EXAMPLE = 2**24  # numbers in one example; a network for more could not be held anyway
 
+MOST_THREADS = 2**12
+
 Count = Annotated[int, Field(ge=0, lt=2**62)]
-
-
-class Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="allow")
 
 
 class DataRecord(Record):
@@ -60,12 +56,13 @@ class Config(Record):
     labels: str
     labelled: Count
     labels_sha256: str
-    seed: int
+    seed: Annotated[int, Field(ge=-LARGEST_SEED, le=LARGEST_SEED)]
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None  # older runs do not tell
     settings: dict[str, Any]
     preset: str | None = None
     asked: Asked | None = None  # older runs do not tell
     pace: PaceRecord | None = None
-    lengthened: list[dict[str, Count]] = []  # the steps at which it had been finished before
+    lengthened: list[dict[str, Count]] = Field(default_factory=list)  # the steps at which it had been finished before
 
 
 class Divergence(Record):
@@ -125,24 +122,6 @@ class Result(Record):
     intervals: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)] | None] | None
 
 
-def read(file: Path, record: type[BaseModel]) -> dict[str, Any]:
-    """The file's content as it is, once it is known to hold such a record."""
-    return checked(read_json(file), record, file)
-
-
-def checked(content: dict[str, Any], record: type[BaseModel], file: Path) -> dict[str, Any]:
-    """The same, of something that was read from the file."""
-    try:
-        record.model_validate(content)
-    except (ValidationError, RecursionError) as error:
-        raise SelfcalError(f"{file} cannot be read: {_first(error)}") from None
-    return content
-
-
-def read_if_there(file: Path, record: type[BaseModel]) -> dict[str, Any] | None:
-    return read(file, record) if file.exists() else None
-
-
 def diverged(run: Path) -> dict[str, Any] | None:
     """Where a loss left the finite numbers, if one did: {"network", "step", "losses"}."""
     return read_if_there(run / "diverged.json", Divergence)
@@ -160,19 +139,12 @@ def metrics(run: Path) -> dict[str, Any] | None:
 
 def read_config(file: Path) -> dict[str, Any]:
     """config.json, whose settings must be such as this version understands."""
-    config = read(file, Config)
+    config: dict[str, Any] = read_record(file, Config)
     classifier = config["settings"].get("classifier")
     if isinstance(classifier, dict) and classifier.get("network") == "ncsnpp":
         classifier.setdefault("head", "pooled")  # a run from before there was a choice
     try:
         Settings.model_validate(config["settings"])
     except (ValidationError, RecursionError) as error:
-        raise SelfcalError(f"{file} cannot be read: settings.{_first(error)}") from None
+        raise SelfcalError(f"{file} cannot be read: settings.{first_problem(error)}") from None
     return config
-
-
-def _first(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return "it is nested too deeply"
-    problem = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg'].lower()}".lstrip(":. ")

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from selfcal.core import bounds
+from selfcal.core.bounds import check_memory, check_name, check_seed
 from selfcal.core.errors import SelfcalError, look_up
-from selfcal.core.settings import NETWORKS, Settings, pairs, presets, resolve
+from selfcal.core.settings import NETWORKS, NetworkSettings, Settings, pairs, presets, resolve
 from selfcal.core.version import __version__
 from selfcal.data.dataset import Dataset
 from selfcal.data.label_files import is_label_file
@@ -28,6 +30,9 @@ from selfcal.nets.builders import without_memory
 from selfcal.nets.classifier import HEADS
 from selfcal.nets.recipes import FORMS, KINDS
 from selfcal.training.beginning import start_from_score
+
+COPIES = 5  # of the weights: themselves, their average, the gradient, Adam's two moments
+BATCHES = 3  # of a batch: clean, its noise, and both together
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Request:
         recorded: the config.json of the run that this request may be continuing.
         """
         method, changes = table.find(self.method), dict(pairs(self.settings))
+        check_seed(self.seed)
         check_minutes(self.minutes, self.steps, changes)
         pile = self.read() if loaded is None else loaded
         request = replace(self, labels=chosen(pile, self.labels, (recorded or {}).get("labels")), settings=changes)
@@ -67,6 +73,8 @@ class Request:
         check_names(settings)
         stages, shape, classes = method.stages(settings), data.shape, len(data.classes)
         networks = {stage.role: without_memory(stage.build, settings, shape, classes) for stage in stages}
+        for stage in stages:
+            check_fits(networks[stage.role], stage.settings(settings), shape, stage.role)
         if "classifier" in networks and settings.classifier.start != "scratch":
             start_from_score(networks["classifier"], networks)
         judging = None if self.test_labels is None else judged_by(data, self.test_labels)  # wrong ones are told now
@@ -77,7 +85,7 @@ class Request:
         """For config.json, so that later commands read the same; nothing where nothing was asked for."""
         asked: dict[str, Any] = {"size": self.size, "skip_broken": self.skip_broken or None}
         if self.test_labels is not None:
-            asked["test_labels"] = str(Path(self.test_labels).resolve())
+            asked["test_labels"] = check_name(Path(self.test_labels).resolve())
         return {name: value for name, value in asked.items() if value is not None}
 
     def read(self) -> Dataset:
@@ -125,10 +133,11 @@ class Prepared:
                 "test": len(data.x_test),
                 **self.request.how_read(),
             },
-            "labels": str(Path(text).resolve()) if is_label_file(text) else text,
+            "labels": check_name(Path(text).resolve()) if is_label_file(text) else text,
             "labelled": int((self.labels >= 0).sum()),
             "labels_sha256": hashlib.sha256(self.labels.numpy().tobytes()).hexdigest(),
             "seed": self.request.seed,
+            "threads": torch.get_num_threads(),
             "score_from": score_from,
             "preset": self.preset,
             "asked": self.asked,
@@ -177,8 +186,7 @@ def without_steps(settings: Any) -> Any:
 def check_minutes(minutes: float | None, steps: int | None, changes: Mapping[str, Any]) -> None:
     if minutes is None:
         return
-    if not 0 < minutes < math.inf:
-        raise SelfcalError(f"--minutes {minutes:g}: a number above 0 is needed")
+    bounds.check_minutes(minutes)
     if steps is not None:
         raise SelfcalError("--minutes chooses the steps of every network; leave out --steps, or --minutes")
     if said := [key for key in changes if key in steps_of_all(0)]:
@@ -193,6 +201,16 @@ def check_names(settings: Settings) -> None:
         look_up(f"{role}.form", net.form, FORMS)
         look_up(f"{role}.head", net.head, HEADS)
     look_up("sampling.sampler", settings.sampling.sampler, SAMPLERS)
+
+
+def check_fits(network: nn.Module, settings: NetworkSettings, shape: tuple[int, ...], role: str) -> None:
+    """Weights with all that training keeps of them, and a batch: the least that it takes, before any of it is taken."""
+    weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    pixels = math.prod(shape[1:]) / settings.patch**2 if settings.network == "ncsnpp" else 1.0
+    layers = 2 * settings.blocks * settings.width * pixels if settings.network in ("mlp", "ncsnpp") else 0.0
+    example = 4 * (BATCHES * math.prod(shape) + layers)
+    what = f"training the {role} network ({role}.width = {settings.width}, {role}.batch = {settings.batch})"
+    check_memory(COPIES * weights + settings.batch * example, what, "make one of them smaller with --set")
 
 
 PHOTOS = {

@@ -15,6 +15,7 @@ from selfcal.core.files import surfaced
 from selfcal.core.progress import bar, say
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
+from selfcal.core.team import Team
 from selfcal.data.pixels import Examples
 from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
@@ -86,7 +87,7 @@ class StageTraining:
         preview_every: int = 0,
     ) -> None:
         self.run, self.stage, self.context, self.batches = run, stage, context, batches
-        self.accelerator, self.on_step = accelerator, on_step
+        self.accelerator, self.on_step, self.team = accelerator, on_step, Team(accelerator)
         self.previews = Previews(run, stage, context.networks, preview_every, accelerator.device)
         self.seed: int = run.config["seed"]
         self.folder = run.checkpoints(stage.name)
@@ -136,7 +137,7 @@ class StageTraining:
             compiled(self.learner.network)
         saved = checkpoints.load_newest(self.folder)
         if saved is not None:
-            self.learner.restore(saved[0], saved[1])
+            self.learner.restore(saved[0], saved[1], self.team)
             self._lower_rate(rollbacks_in(saved[2], self.folder))
         elif stage.warm_start:
             _, weights, _ = checkpoints.load_average(run.checkpoints(stage.warm_start))
@@ -185,6 +186,7 @@ class StageTraining:
     def _save(self, step: int) -> None:
         """Everything that the next step depends on. Schedule, random states and the place in the data are
         functions of what state.json says."""
+        state = self.learner.state(self.team)  # of all processes: each has memories of its own
         if not self.is_main:
             return
         about = {
@@ -199,7 +201,7 @@ class StageTraining:
             "the checkpoints before it are untouched, and the same command continues from them",
         ):
             self.journal.sync()
-            checkpoints.save(self.folder, step, self.learner.state(), about)
+            checkpoints.save(self.folder, step, state, about)
             self._thin_out()
 
     def _thin_out(self) -> None:

@@ -16,6 +16,7 @@ from accelerate import tracking, utils
 from PIL import Image
 
 from selfcal.core.errors import SelfcalError, look_up
+from selfcal.core.files import make_folder
 from selfcal.core.progress import say
 from selfcal.core.settings import pairs
 from selfcal.training.directory import RunDirectory
@@ -50,7 +51,7 @@ def as_a_value(tracker: Any, name: str, picture: np.ndarray, step: int) -> None:
 TRACKERS = {
     "tensorboard": Kind(
         utils.is_tensorboard_available,
-        lambda run: {"run_name": run.path.name, "logging_dir": run.path / FOLDER},
+        lambda run: {"run_name": run.path.name, "logging_dir": folder_of(run)},
         in_a_batch,
     ),
     "wandb": Kind(
@@ -68,9 +69,7 @@ TRACKERS = {
 
 def folder_of(run: RunDirectory) -> Path:
     """Made, since wandb leaves one that is not there for another."""
-    folder = run.path.resolve() / FOLDER
-    folder.mkdir(exist_ok=True)
-    return folder
+    return make_folder(run.path.resolve() / FOLDER, within=run.path)
 
 
 def named(track: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from selfcal.core.errors import SelfcalError
-from selfcal.core.files import surfaced, write_arrays, write_json, write_text
+from selfcal.core.files import file_sha256, surfaced, write_arrays, write_json, write_text
 from selfcal.core.version import __version__
 from selfcal.evaluation.diagnosis.commands import Commands
 from selfcal.evaluation.diagnosis.findings import FAULT, Finding, findings
@@ -45,11 +44,12 @@ class Diagnosis:
     def write(self, folder: Path) -> None:
         """doctor.json and what the page shows; labels in doubt as a table, for whoever corrects them."""
         with surfaced(f"cannot write to {folder}"):
-            write_json(folder / FILE, self.in_json())
-            write_arrays(folder / PICTURES, self.pictures)
             suspects = self.measured.get("suspects", {}).get("found", [])
             if suspects or (folder / SUSPECTS).exists():
                 write_text(folder / SUSPECTS, as_table(suspects))
+            write_arrays(folder / PICTURES, self.pictures)
+            pictures = {"pictures_sha256": file_sha256(folder / PICTURES)}  # of this diagnosis, not of one before
+            write_json(folder / FILE, self.in_json() | pictures)
 
     def __repr__(self) -> str:
         return in_words(self)
@@ -119,8 +119,3 @@ def notes(m: Mapping[str, Any], commands: Commands) -> list[str]:
     elif scale["scale"] is not None and scale["by"]:
         words.append(f"An evaluation chose λ = {scale['scale']:g} by {scale['by']}.")
     return words
-
-
-def check_minutes(minutes: float) -> None:
-    if not 0 < minutes < float("inf"):
-        raise SelfcalError(f"--minutes {minutes:g}: a time above 0 is needed")

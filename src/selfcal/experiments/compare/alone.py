@@ -6,10 +6,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
+from selfcal.core.escapes import markdown
+from selfcal.core.reading import as_written, read_arrays
 from selfcal.diffusion.pictures import grid, png
 from selfcal.experiments.compare.grid import Grid
+from selfcal.experiments.compare.records import AGAIN
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tasks import Cell
 from selfcal.report.columns import ALONE
@@ -47,9 +48,10 @@ def mean(results: list[dict[str, Any]], key: str) -> float | None:
 def picture(file: Path, guide: str) -> dict[str, str | None]:
     if not file.exists():
         return {"uri": None}
-    with np.load(file, allow_pickle=False) as archive:
-        name = f"{guide} images"
-        return {"uri": data_uri(png(grid(archive[name], enlarge=1, gap=1))) if name in archive else None}
+    name = f"{guide} images"
+    arrays = read_arrays(file, (name,))
+    with as_written(file, "selfcal compare", AGAIN):
+        return {"uri": data_uri(png(grid(arrays[name], enlarge=1, gap=1))) if name in arrays else None}
 
 
 def in_markdown(rows: list[dict[str, Any]]) -> str:
@@ -58,5 +60,5 @@ def in_markdown(rows: list[dict[str, Any]]) -> str:
         return ""
     heads = ["method", "labels", "generator", *(column.title for column in ALONE)]
     lines = ["### Networks alone\n", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    lines += [f"| {' | '.join([r['method'], r['labels'], r['name'], *r['cells']])} |" for r in rows]
+    lines += [f"| {' | '.join([markdown(r['method']), markdown(r['labels']), r['name'], *r['cells']])} |" for r in rows]
     return "\n".join(lines) + "\n\n"

@@ -39,7 +39,7 @@ class Board:
         if self.live:
             self.live.start()
         elif self.visible:
-            progress.console.print(self.summary(), highlight=False)
+            progress.console.print(self.summary())
         return self
 
     def __exit__(
@@ -55,7 +55,7 @@ class Board:
             self.states[cell] = cell.state(self.grid.out)
             if self.visible and not self.live:
                 words = f"{cell.name}: {self.states[cell]} · {self.summary()}"
-                progress.console.print(words, highlight=False, soft_wrap=True)
+                progress.console.print(words, soft_wrap=True)
 
     def show(self, running: Sequence[Task], seconds_left: float | None) -> None:
         self.left = seconds_left
@@ -76,7 +76,7 @@ class Board:
             for y in labels:
                 cells = sorted(c for c in self.states if (c.method, c.labels) == (method, y))
                 marks.append("".join(MARKS["running" if c in running else self.states[c]] for c in cells))
-            table.add_row(method, *marks)
+            table.add_row(method, *map(Text.from_markup, marks))
         lines = [Text(f"running: {self.doing(task)}") for task in running]
         return Group(table, *lines, Text(self.summary()))
 

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from selfcal.core.escapes import figure as in_figure
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.variants import base
 from selfcal.methods.table import METHODS
@@ -27,7 +28,7 @@ def line(method: str) -> dict[str, Any]:
     """How a method is drawn among many."""
     position = list(METHODS).index(base(method))
     colour = COLOURS.get(method, LINES[position % len(LINES)])
-    return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": method}
+    return {"color": colour, "marker": MARKERS[position % len(MARKERS)], "ms": 5, "lw": 1.4, "label": in_figure(method)}
 
 
 def metric_over_labels(summary: Summary, columns: Sequence[Column], methods: Sequence[str]) -> str:

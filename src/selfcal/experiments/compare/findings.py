@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from selfcal.experiments.compare.summary import Summary
-from selfcal.experiments.compare.tables import labels_in_words
+from selfcal.experiments.compare.tables import Named, labels_in_words
 from selfcal.report.columns import COLUMNS, Column
 
 
@@ -16,6 +16,11 @@ class Finding:
 
     held: bool | None
     words: str
+    where: str = ""  # with which labels
+
+    def said(self, named: Named = str) -> str:
+        """named: how the medium takes words of others."""
+        return f"{named(self.where)}: {self.words}" if self.where else self.words
 
     @property
     def answer(self) -> str:
@@ -87,12 +92,12 @@ def versus(s: Summary, better: str, worse: str, labels: str, column: Column, or_
     wins = sum(sign * x > sign * y or (or_equal and x == y) for x, y in pairs)
     seeds = f"{wins} of {len(pairs)} seeds" if len(pairs) > 1 else "one seed"
     where = labels_in_words(s, labels)
-    words = f"{where}: {column.head} {better} {column.written(a)}, {worse} {column.written(b)} ({seeds})"
+    words = f"{column.head} {better} {column.written(a)}, {worse} {column.written(b)} ({seeds})"
     if round(a, digits) == round(b, digits):
-        return Finding(True if or_equal else None, words)
+        return Finding(True if or_equal else None, words, where)
     ahead = sign * a > sign * b
     most = 2 * (wins if ahead else len(pairs) - wins) > len(pairs)
-    return Finding(ahead if most else None, words)
+    return Finding(ahead if most else None, words, where)
 
 
 def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, column: Column) -> Finding | None:
@@ -112,9 +117,12 @@ def best_of(s: Summary, favourite: str, rivals: Sequence[str], labels: str, colu
     seeds = len(s.of(favourite, labels))
     verdicts = {m: f.held for m, f in duels.items() if len(s.paired(favourite, m, labels, column)) == seeds}
     wins, missing = sum(v is True for v in verdicts.values()), [m for m in rivals if m not in duels]
-    words = f"{duels[min(duels, key=lead)].words}; {wins} of {len(duels)} rivals beaten"
+    words, where = (
+        f"{duels[min(duels, key=lead)].words}; {wins} of {len(duels)} rivals beaten",
+        labels_in_words(s, labels),
+    )
     if missing:
         words += f"; not run: {', '.join(missing)}"
     if False in verdicts.values():
-        return Finding(False, words)
-    return Finding(True if wins == len(rivals) else None, words)
+        return Finding(False, words, where)
+    return Finding(True if wins == len(rivals) else None, words, where)

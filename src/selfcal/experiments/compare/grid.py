@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_json
+from selfcal.core.files import make_folder, read_json, write_json
+from selfcal.core.reading import as_written, checked
 from selfcal.experiments.compare.protocol import Protocol
+from selfcal.experiments.compare.records import Comparison
 from selfcal.experiments.compare.tasks import Cell, folder_name
 from selfcal.training.lock import check_claim, differences
 
@@ -41,7 +43,7 @@ class Grid:
         check_claim(out, "comparison", MARK, lambda: conflicts(out, protocol))
         old = cls.read(out) if (out / MARK).exists() else cls(out, protocol, [], [])
         grid = cls(out, old.protocol, apart([*old.cells, *cells]), old.invocations)
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out, within=out)
         return grid
 
     @classmethod
@@ -49,12 +51,11 @@ class Grid:
         file = out / MARK
         if not file.is_file():
             raise SelfcalError(f"{out} is not a comparison: it has no {MARK}")
-        about = read_json(file)
-        try:
+        about = in_pairs(read_json(file))
+        checked(about, Comparison, file)
+        with as_written(file, "selfcal compare", "nothing else can be read without it"):
             protocol = Protocol(**about["protocol"])
             return cls(out, protocol, [Cell(*cell) for cell in about["cells"]], about["invocations"])
-        except (KeyError, TypeError) as error:
-            raise SelfcalError(f"{file} cannot be read: {error}") from None
 
     def save(self) -> None:
         cells = [[c.method, c.labels, c.seed] for c in self.cells]
@@ -63,7 +64,14 @@ class Grid:
 
     def outcomes(self) -> list[dict[str, Any]]:
         """Of the cells that have one, in the order of the cells."""
-        return [read_json(c.outcome(self.out)) for c in self.cells if c.outcome(self.out).exists()]
+        return [found for c in self.cells if (found := c.read(self.out)) is not None]
+
+
+def in_pairs(about: Any) -> Any:
+    """JSON has lists where a cell is a tuple."""
+    if isinstance(about, dict) and isinstance(about.get("cells"), list):
+        return about | {"cells": [tuple(cell) if isinstance(cell, list) else cell for cell in about["cells"]]}
+    return about
 
 
 def conflicts(out: Path, protocol: Protocol) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from selfcal.core.escapes import latex as latex_escape
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tables import cells, labels_in_words, marker
 from selfcal.report.columns import CALIBRATION, SAMPLE_QUALITY, WITHIN_CLASSES, Column
@@ -25,10 +26,13 @@ def latex(summary: Summary) -> str:
 
 def tabular(summary: Summary, title: str, columns: Sequence[Column]) -> str:
     n, blocks = len(columns), summary.labels
-    above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{tex(labels_in_words(summary, y))}}}" for y in blocks)
+    named = [labels_in_words(summary, y, latex_escape).replace(" %", r" \%") for y in blocks]
+    above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{words}}}" for words in named)
     heads = " & ".join(f"{c.head} (${arrow(c)}$)" for _ in blocks for c in columns)
     texts = [cells(summary, c, y, latex_mark) for y in blocks for c in columns]
-    rows = [f"{m} & " + " & ".join(tex_number(text[m]) for text in texts) + r" \\" for m in summary.methods]
+    rows = [
+        f"{latex_escape(m)} & " + " & ".join(tex_number(text[m]) for text in texts) + r" \\" for m in summary.methods
+    ]
     lines = [
         f"% {title}",
         rf"\begin{{tabular}}{{l{'c' * n * len(blocks)}}}",
@@ -44,10 +48,6 @@ def tabular(summary: Summary, title: str, columns: Sequence[Column]) -> str:
 
 def arrow(column: Column) -> str:
     return r"\downarrow" if column.lower_is_better else r"\uparrow"
-
-
-def tex(text: str) -> str:
-    return "".join(f"\\{c}" if c in "%_&#${}" else c for c in text)
 
 
 def tex_number(text: str) -> str:

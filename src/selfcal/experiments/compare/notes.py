@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from selfcal.core.errors import look_up
+from selfcal.core.escapes import markdown_code
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.summary import Summary
-from selfcal.experiments.compare.tables import INTERVAL, labels_in_words
+from selfcal.experiments.compare.tables import INTERVAL, Named, labels_in_words
 from selfcal.methods.table import CLASSIFIER_GRIDS
 from selfcal.report.units import duration
 
 
-def notes(comparison: Grid, summary: Summary) -> list[str]:
-    """What stands below the tables."""
+def notes(comparison: Grid, summary: Summary, named: Named = str) -> list[str]:
+    """What stands below the tables, commands between backticks. named: how the medium takes words of others."""
     return [
         *origin(comparison, summary),
-        *(f"no numbers: {trouble}" for trouble in troubles(summary)),
-        *measurement(comparison, summary),
+        *(f"no numbers: {trouble}" for trouble in troubles(summary, named)),
+        *measurement(comparison, summary, named),
         INTERVAL,
         "bold: best of all; underlined: best of the methods guided by a classifier; computed from the means as "
         "printed, of the methods with all seeds",
-        *at_the_edge(summary),
+        *at_the_edge(summary, named),
     ]
 
 
@@ -32,13 +33,13 @@ def origin(comparison: Grid, summary: Summary) -> list[str]:
     commands = dict.fromkeys(i["command"] for i in comparison.invocations if i["command"])
     jobs = sorted({i["jobs"] for i in comparison.invocations})
     return [
-        *(f"Made by `{command}`" for command in commands),
+        *(f"Made by {markdown_code(command.replace('`', ' '))}" for command in commands),
         f"{len(summary.outcomes)} cells in {duration(hours)}, {' or '.join(map(str, jobs))} at a time"
         + (f"; {waiting} more are not done yet" if waiting else ""),
     ]
 
 
-def measurement(comparison: Grid, summary: Summary) -> list[str]:
+def measurement(comparison: Grid, summary: Summary, named: Named) -> list[str]:
     """Training, sampling and features, which all cells share."""
     r = summary.results[0]
     scales = look_up("grid of guidance scales", comparison.protocol.scales, CLASSIFIER_GRIDS)
@@ -49,35 +50,37 @@ def measurement(comparison: Grid, summary: Summary) -> list[str]:
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + f"; {whose} is shared by all methods that use one",
-        f"{r['samples']} samples per cell by {r['sampler']} with {r['evaluations']} evaluations; λ is chosen from "
-        f"{', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
-        f"features {r['features']} {r['features_sha256'][:12]}, k = {r['k']}, reference: {r['reference']} images; the "
+        f"{r['samples']} samples per cell by {named(r['sampler'])} with {r['evaluations']} evaluations; λ is chosen "
+        f"from {', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
+        f"features {named(r['features'])} {named(r['features_sha256'][:12])}, k = {r['k']}, reference: "
+        f"{named(r['reference'])} images; the "
         "distances compare with each other, not with those of another extractor or number of samples"
         + ("; below 2048 samples they are biased upwards, for all alike" if r["biased"] else ""),
     ]
 
 
-def troubles(summary: Summary) -> list[str]:
+def troubles(summary: Summary, named: Named) -> list[str]:
     """Cells that failed or diverged, and why."""
     sentences = []
     for o in summary.outcomes:
-        name = f"{o['method']}, {o['labels']}, seed {o['seed']}"
+        name = f"{named(o['method'])}, {named(o['labels'])}, seed {o['seed']}"
         if o["state"] == "failed":
-            sentences.append(f"{name} failed ({o['error']})")
+            sentences.append(f"{name} failed ({named(o['error'])})")
         elif o.get("diverged"):
-            where = f"at step {o['diverged']['step']} of the {o['diverged']['network']} network"
+            where = f"at step {o['diverged']['step']} of the {named(o['diverged']['network'])} network"
             sentences.append(f"{name} diverged {where}")
     return sentences
 
 
-def at_the_edge(summary: Summary) -> list[str]:
+def at_the_edge(summary: Summary, named: Named) -> list[str]:
     """Who chose the strongest guidance on offer: more might be better still."""
     sentences = []
     for y in summary.labels:
         outcomes = [o for o in summary.outcomes if o["labels"] == y and len(o.get("selection", ())) > 1]
         largest = [o for o in outcomes if chosen(o) == max(row["scale"] for row in o["selection"])]
         if methods := dict.fromkeys(o["method"] for o in largest):
-            sentences.append(f"{labels_in_words(summary, y)}: the largest λ or w was chosen by {', '.join(methods)}")
+            names = ", ".join(map(named, methods))
+            sentences.append(f"{labels_in_words(summary, y, named)}: the largest λ or w was chosen by {names}")
     return sentences
 
 

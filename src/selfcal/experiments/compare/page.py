@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from rich.console import Console
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import write_text
+from selfcal.core.escapes import html, markdown
+from selfcal.core.files import surfaced, write_text
+from selfcal.core.reading import as_written, read_arrays
 from selfcal.diffusion.pictures import grid, png
 from selfcal.experiments import costs
 from selfcal.experiments.compare import figures, tables
@@ -19,6 +20,7 @@ from selfcal.experiments.compare.claims import RULE, claims, claims_in_markdown
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.latex import latex
 from selfcal.experiments.compare.notes import notes
+from selfcal.experiments.compare.records import AGAIN
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tasks import Cell
 from selfcal.experiments.compare.variants import base
@@ -30,11 +32,21 @@ from selfcal.report.pictures import data_uri
 
 def write_page(out: Path) -> Path:
     """table.md, table.csv, table.tex, claims.md, the figures and report.html; returns the page."""
+    with as_written(out, "selfcal compare", "remove the outcome (seed-*.json) that is odd and give the command again"):
+        texts = texts_of(out)
+    for name, text in texts.items():
+        with surfaced(f"cannot write {out / name}"):
+            write_text(out / name, text)
+    return out / "report.html"
+
+
+def texts_of(out: Path) -> dict[str, str]:
+    """What the page and tables say, by the names of their files."""
     comparison, summary = read(out)
     by_themselves = alone(comparison, summary)
     verdicts, drawings, protocol = claims(summary, costs.measured()), draw(summary), notes(comparison, summary)
     texts = {
-        "table.md": tables.all_in_markdown(summary, protocol) + in_markdown(by_themselves),
+        "table.md": tables.all_in_markdown(summary, notes(comparison, summary, markdown)) + in_markdown(by_themselves),
         "table.csv": tables.table_csv(summary),
         "table.tex": latex(summary),
         "claims.md": claims_in_markdown(verdicts),
@@ -56,9 +68,7 @@ def write_page(out: Path) -> Path:
         alone=by_themselves,
         alone_heads=[column.title for column in ALONE],
     )
-    for name, text in texts.items():
-        write_text(out / name, text)
-    return out / "report.html"
+    return texts
 
 
 def read(out: Path) -> tuple[Grid, Summary]:
@@ -72,12 +82,13 @@ def read(out: Path) -> tuple[Grid, Summary]:
 
 def print_comparison(console: Console, out: Path) -> None:
     """The main tables on the terminal."""
-    tables.print_tables(console, read(out)[1])
+    with as_written(out, "selfcal compare", "remove the outcome (seed-*.json) that is odd and give the command again"):
+        tables.print_tables(console, read(out)[1])
 
 
 def with_code(note: str) -> Markup:
     """A note for the page, what stands between backticks as code."""
-    parts = [f"<code>{escape(part)}</code>" if i % 2 else escape(part) for i, part in enumerate(note.split("`"))]
+    parts = [f"<code>{html(part)}</code>" if i % 2 else html(part) for i, part in enumerate(note.split("`"))]
     return Markup("".join(parts))
 
 
@@ -118,7 +129,8 @@ def pictures(comparison: Grid, summary: Summary) -> dict[str, Any]:
 def picture(file: Path) -> dict[str, str] | None:
     if not file.exists():
         return None
-    with np.load(file, allow_pickle=False) as archive:
-        if "images" in archive:
-            return {"uri": data_uri(png(grid(archive["images"], enlarge=1, gap=1)))}
-        return {"svg": figures.scatter(archive["x"], archive["y"])}
+    arrays = read_arrays(file, ("images", "x", "y"))
+    with as_written(file, "selfcal compare", AGAIN):
+        if "images" in arrays:
+            return {"uri": data_uri(png(grid(arrays["images"], enlarge=1, gap=1)))}
+        return {"svg": figures.scatter(arrays["x"], arrays["y"])}

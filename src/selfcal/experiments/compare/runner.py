@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from selfcal.core.bounds import MOST_JOBS, MOST_SEEDS, check_seed, check_whole
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import write_arrays
 from selfcal.core.progress import say
@@ -73,6 +74,8 @@ def compare(
     name = preset or default_preset(pile)
     changes = resolve(name, settings, steps).model_dump(mode="json")
     check(seeds, jobs, methods, labels)
+    check_seed(seed)
+    check_seed(score_seed or 0, "--score-seed")
     for method in methods:
         find(method).grid(scales)
     rows = variants([find(m).name for m in methods], vary)
@@ -94,11 +97,12 @@ def compare(
         how_read,
     )
     hands = hands_for(Path(out), jobs, on, needs)
-    grid = Grid.open(Path(out), protocol, cells)
-    grid.invocations.append({"command": command, "jobs": hands.jobs, "seconds": 0})
+    Grid.open(Path(out), protocol, cells)  # what is refused, is now; and the folder is made
     for line in (examples_in_words(pile), *pile.notes) if show_progress else ():
         say(line)
-    with sole_owner(grid.out):
+    with sole_owner(Path(out)):
+        grid = Grid.open(Path(out), protocol, cells)  # with the cells that somebody added meanwhile
+        grid.invocations.append({"command": command, "jobs": hands.jobs, "seconds": 0})
         grid.save()
         save_real_examples(grid.out, pile)
         with Board(grid, show=show_progress) as board:
@@ -122,9 +126,8 @@ def hands_for(out: Path, jobs: int | None, on: str | None, needs: str) -> Hands[
 
 
 def check(seeds: int, jobs: int | None, methods: Sequence[str], labels: Sequence[str | float]) -> None:
-    for name, value in (("--seeds", seeds), ("--jobs", 1 if jobs is None else jobs)):
-        if value < 1:
-            raise SelfcalError(f"{name} {value}: at least 1 is needed")
+    check_whole("--seeds", seeds, 1, MOST_SEEDS)
+    check_whole("--jobs", 1 if jobs is None else jobs, 1, MOST_JOBS)
     if not methods or not labels:
         raise SelfcalError("nothing to compare: name at least one method and one choice of labels")
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from selfcal.core import escapes
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.variants import base
 from selfcal.methods.table import GUIDED, METHODS
@@ -17,6 +19,9 @@ from selfcal.report.columns import CALIBRATION, COMPARISON, RESULTS, SAMPLE_QUAL
 
 Mark = Callable[[str, bool, bool], str]
 """(number, is it the best of all, is it the best of the CG family) -> the number as it is printed."""
+
+Named = Callable[[str], str]
+"""An escape of core/escapes.py, or none where everything is escaped later."""
 
 INTERVAL = (
     "± is half a 95 % interval: Student's t over the seeds, or where all have but one seed "
@@ -68,13 +73,13 @@ def seeds_in_words(summary: Summary, method: str, labels: str, seeds: int) -> st
     return ", ".join([f"{seeds} seed{'s' if seeds > 1 else ''}", *lost])
 
 
-def labels_in_words(summary: Summary, labels: str) -> str:
-    """ "0.02" -> "2 %: 30 labels"."""
+def labels_in_words(summary: Summary, labels: str, named: Named = str) -> str:
+    """ "0.02" -> "2 %: 30 labels". named: how the medium takes words of others."""
     count = summary.labelled.get(labels)
     try:
         text = f"{100 * float(labels):g} %"
     except ValueError:
-        text = labels
+        text = named(labels)
     return text if count is None else f"{text}: {count} labels"
 
 
@@ -89,10 +94,10 @@ def all_in_markdown(summary: Summary, notes: Sequence[str]) -> str:
     parts, columns = [], (*SAMPLE_QUALITY, *WITHIN_CLASSES, *CALIBRATION)
     heads = [*(column.title for column in columns), "λ or w"]
     for y in summary.labels:
-        parts.append(f"### {labels_in_words(summary, y)}\n")
+        parts.append(f"### {labels_in_words(summary, y, escapes.markdown)}\n")
         texts = [cells(summary, column, y, markdown_mark) for column in columns] + [scales(summary, y)]
         lines = ["| method | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-        lines += [f"| {m} | " + " | ".join(text[m] for text in texts) + " |" for m in summary.methods]
+        lines += [f"| {escapes.markdown(m)} | " + " | ".join(text[m] for text in texts) + " |" for m in summary.methods]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts) + "\n" + "\n".join(f"- {note}." for note in notes) + "\n"
 
@@ -139,7 +144,7 @@ def print_tables(console: Console, summary: Summary) -> None:
         unbounded = console.options.update(width=1000)
         narrow = (t for t in candidates if console.measure(t, options=unbounded).maximum <= console.width)
         console.print(next(narrow, candidates[-1]))
-    console.print(INTERVAL, highlight=False)
+    console.print(INTERVAL)
 
 
 def terminal_table(summary: Summary, labels: str, columns: Sequence[Column]) -> Table:
@@ -150,5 +155,5 @@ def terminal_table(summary: Summary, labels: str, columns: Sequence[Column]) -> 
     # the others' intervals are in table.md: a terminal is narrow
     texts = [cells(summary, c, labels, rich_mark, intervals=c == columns[0]) for c in columns]
     for method in summary.methods:
-        table.add_row(method, *(text[method] for text in texts))
+        table.add_row(method, *(Text.from_markup(text[method]) for text in texts))
     return table

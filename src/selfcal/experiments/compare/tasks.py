@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_arrays, write_json
+from selfcal.core.files import check_inside, make_folder, write_arrays, write_json
+from selfcal.core.reading import read_if_there
 from selfcal.data.label_files import is_label_file
 from selfcal.data.sources import spelled
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation.evaluate import ALONE
 from selfcal.experiments import costs
 from selfcal.experiments.compare.protocol import Protocol
+from selfcal.experiments.compare.records import AGAIN, Outcome
 from selfcal.experiments.compare.variants import base, changes_of
 from selfcal.methods.table import find
 from selfcal.report.pictures import first_of_each_class
@@ -57,6 +59,7 @@ class ScoreModel:
 
     def work(self, out: Path, protocol: Protocol) -> None:
         p = protocol
+        check_inside(self.run(out), within=out)
         train(spelled(p.data), "cg", p.score_labels, self.run(out), seed=self.seed, until="score", **p.training)
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
@@ -86,11 +89,25 @@ class Cell:
 
     def state(self, out: Path) -> str:
         """done, diverged, failed or waiting."""
-        file = self.outcome(out)
-        if not file.exists():
+        outcome = self.read(out)
+        if outcome is None:
             return "waiting"
-        outcome = read_json(file)
         return "diverged" if outcome.get("diverged") else str(outcome["state"])
+
+    def read(self, out: Path) -> dict[str, Any] | None:
+        """Its outcome, if there is one; another cell's is refused."""
+        file = self.outcome(out)
+        try:
+            found: dict[str, Any] | None = read_if_there(file, Outcome)
+        except SelfcalError as problem:
+            raise SelfcalError(f"{problem}; {AGAIN}") from None
+        if found is not None and (found["method"], found["labels"], found["seed"]) != (
+            self.method,
+            self.labels,
+            self.seed,
+        ):
+            raise SelfcalError(f"{file} is the outcome of another cell; {AGAIN}")
+        return found
 
     def units(self, protocol: Protocol) -> float:
         """From the measured costs; to tell how much time is left."""
@@ -125,6 +142,7 @@ class Cell:
         """The report of evaluation, and how long training and evaluation took. Leaves the first samples beside it."""
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
+        check_inside(self.run(out), within=out)
         score = None if donor is None else donor.run(out)
         options = p.training | {"settings": p.changes | changes_of(self.method)}
         run = train(
@@ -153,7 +171,7 @@ class Cell:
 
     def fail(self, out: Path, error: str, trace: str = "") -> None:
         file = self.outcome(out)
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(file.parent, within=out)
         write_json(file, asdict(self) | {"state": "failed", "error": error, "traceback": trace})
 
 

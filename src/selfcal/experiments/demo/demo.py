@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfcal.core.files import write_arrays, write_json
+from selfcal.core.files import check_inside, write_arrays, write_json
 from selfcal.data.sources import load_data
 from selfcal.diffusion.samples import Samples
 from selfcal.evaluation import features
@@ -42,6 +42,7 @@ class Plan:
 
     def train(self, method: str, until: str | None = None, score: Path | None = None) -> Run:
         folder, show = self.out / "runs" / method, self.show_progress
+        check_inside(folder, within=self.out)
         return train(
             DATA, method, LABELS, folder, seed=self.seed, steps=self.steps, score=score, until=until, show_progress=show
         )

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from PIL.Image import Image
+from pydantic import Field
 
 from selfcal.core.comparable import check_comparable
-from selfcal.core.files import read_json, write_text
+from selfcal.core.files import surfaced, write_text
+from selfcal.core.reading import Record, as_written, read_arrays, read_record
 from selfcal.diffusion.pictures import grid, png
 from selfcal.report.columns import COLUMNS, DEMO
 from selfcal.report.figures import guide_over_sigma, metric_over_scale
 from selfcal.report.page import render
 from selfcal.report.pictures import data_uri
+from selfcal.report.records import Level, Results
 
 TITLES = {"cg": "CG, plain guidance", "cg-sc-all": "CG-SC-all, self-calibrated"}
 
 
+class Guides(Record):
+    """guides.json."""
+
+    guides: dict[str, list[Level]]
+    seconds: Annotated[float, Field(ge=0, le=1e12)]
+
+
 def write_page(out: Path) -> Path:
     """report.html from results.json, guides.json and pictures.npz."""
-    results = read_json(out / "results.json")
+    results = read_record(out / "results.json", Results)
     check_comparable(results)
-    extra = read_json(out / "guides.json")
-    with np.load(out / "pictures.npz", allow_pickle=False) as archive:
-        images = {name: archive[name] for name in archive.files}
+    extra, images = read_record(out / "guides.json", Guides), read_arrays(out / "pictures.npz")
+    with as_written(out, "selfcal demo", "give the same demo command again"):
+        page = page_of(results, extra, images)
+    file = out / "report.html"
+    with surfaced(f"cannot write {file}"):
+        write_text(file, page)
+    return file
+
+
+def page_of(results: list[dict[str, Any]], extra: dict[str, Any], images: dict[str, np.ndarray]) -> str:
     best = {r["method"]: r for r in results if r["chosen"]}
-    page = render(
+    return render(
         Path(__file__).with_name("demo.html"),
         best=best,
         first=next(iter(best.values())),
@@ -42,9 +59,6 @@ def write_page(out: Path) -> Path:
         guides=guide_over_sigma(extra["guides"]),
         seconds=extra["seconds"],
     )
-    file = out / "report.html"
-    write_text(file, page)
-    return file
 
 
 def pictures(images: dict[str, np.ndarray], methods: list[str]) -> dict[str, Image]:

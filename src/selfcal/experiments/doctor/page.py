@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 
-from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, surfaced, write_text
-from selfcal.data.arrays import read_arrays
+from selfcal.core.files import file_sha256, surfaced, write_text
+from selfcal.core.progress import say
+from selfcal.core.reading import Record, as_written, read_arrays, read_record
 from selfcal.diffusion.pictures import GAP, SIDE, grid, png
 from selfcal.evaluation.diagnosis.diagnose import FILE, PICTURES
 from selfcal.experiments.doctor import figures
@@ -21,18 +20,34 @@ from selfcal.report.pictures import data_uri
 PAGE = "doctor.html"
 
 
+class Diagnosed(Record):
+    """doctor.json, as far as every diagnosis has it."""
+
+    about: dict[str, Any]
+    findings: list[dict[str, Any]]
+    notes: list[str]
+    measured: dict[str, Any]
+    pictures_sha256: str | None = None
+
+
 def write_page(folder: Path) -> Path:
     """RUN/doctor.html."""
-    found, images = read_json(folder / FILE), read_arrays(folder / PICTURES, ("suspects", "nearest"))
-    try:
+    found = read_record(folder / FILE, Diagnosed)
+    images = pictures_of(found, folder)
+    with as_written(folder / FILE, "selfcal doctor", f"run selfcal doctor {folder} again"):
         text = page_of(found, images)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, jinja2.TemplateError):
-        raise SelfcalError(
-            f"{folder / FILE} is not as `selfcal doctor` writes it; run selfcal doctor {folder} again"
-        ) from None
     with surfaced(f"cannot write to {folder}"):
         write_text(folder / PAGE, text)
     return folder / PAGE
+
+
+def pictures_of(found: Any, folder: Path) -> Mapping[str, np.ndarray]:
+    """Those of this diagnosis: a doctor that was stopped may have left the next one's."""
+    promised = found.get("pictures_sha256") if isinstance(found, dict) else None
+    if promised is not None and (folder / PICTURES).is_file() and file_sha256(folder / PICTURES) != promised:
+        say(f"{folder / PICTURES} is not of the same diagnosis as {FILE}; the page is made without its pictures")
+        return {}
+    return read_arrays(folder / PICTURES, ("suspects", "nearest"))
 
 
 def page_of(found: Mapping[str, Any], images: Mapping[str, np.ndarray]) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_bytes, write_text
+from selfcal.core.files import surfaced, write_bytes, write_text
+from selfcal.core.reading import as_written, read_arrays, read_record
 from selfcal.experiments.toy.fields import draw_fields, draw_paths
+from selfcal.experiments.toy.records import Report
 from selfcal.experiments.toy.table import best_cells, markdown, measured, rows, sentences, title, wins
 from selfcal.report.columns import GRADIENTS, columns
 from selfcal.report.page import render
@@ -20,9 +22,22 @@ def write_page(out: Path) -> Path:
     """table.md, fields.png, paths.png and report.html from results.json and the first seed's fields."""
     if not (out / "results.json").is_file():
         raise SelfcalError(f"{out} is not finished; give the same toy command again")
-    report = read_json(out / "results.json")
+    report = read_record(out / "results.json", Report)
+    with as_written(out, "selfcal toy", "remove the results that are odd and give the same toy command again"):
+        texts, pictures = made_of(report, out)
+    for name, text in texts.items():
+        with surfaced(f"cannot write {out / name}"):
+            write_text(out / name, text)
+    for name, content in pictures.items():
+        with surfaced(f"cannot write {out / name}.png"):
+            write_bytes(out / f"{name}.png", content)
+    return out / "report.html"
+
+
+def made_of(report: dict[str, Any], out: Path) -> tuple[dict[str, str], dict[str, bytes]]:
+    """Texts by the names of their files, and pictures."""
     first = [r for r in report["results"] if r["seed"] == report["results"][0]["seed"] and not r["diverged"]]
-    fields = {r["method"]: read_arrays(out / "seeds" / f"{r['seed']:04d}" / f"{r['method']}.npz") for r in first}
+    fields = {r["method"]: fields_of(out / "seeds" / f"{r['seed']:04d}" / f"{r['method']}.npz") for r in first}
     pictures = {
         "fields": draw_fields(fields),
         "paths": draw_paths(fields, {r["method"]: r["paths_right"] for r in first}),
@@ -40,19 +55,13 @@ def write_page(out: Path) -> Path:
         sentences=sentences(report),
         pictures={name: data_uri(content) for name, content in pictures.items()},
     )
-    write_text(out / "table.md", markdown(report))
-    for name, content in pictures.items():
-        write_bytes(out / f"{name}.png", content)
-    file = out / "report.html"
-    write_text(file, page)
-    return file
+    return {"table.md": markdown(report), "report.html": page}, pictures
 
 
-def read_arrays(file: Path) -> dict[str, np.ndarray]:
+def fields_of(file: Path) -> dict[str, np.ndarray]:
     if not file.is_file():
         raise SelfcalError(f"{file} is missing, which the pictures are made of")
-    with np.load(file, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
+    return read_arrays(file)
 
 
 def what_one_sees(report: dict[str, Any]) -> list[str]:

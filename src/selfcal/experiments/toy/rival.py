@@ -18,7 +18,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import write_arrays, write_json
+from selfcal.core.files import make_folder, write_arrays, write_json
 from selfcal.core.randomness import random_state
 from selfcal.core.settings import Settings
 from selfcal.data import moons
@@ -91,7 +91,7 @@ def compete(task: Task) -> dict[str, Any]:
         about["diverged"], arrays = result.report, {}
     about["seconds"] = round(time.monotonic() - began, 1)
     about["cpu_seconds"] = round(time.process_time() - cpu_began, 1)  # what it costs, however busy the machine is
-    task.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(task.folder, within=task.folder.parents[1])
     if task.method == TRUTH:
         arrays |= {"x": x.numpy(), "y": y.numpy(), "seen": y_seen.numpy(), "grid": paper_grid().numpy()}
     write_arrays(task.fields, arrays)

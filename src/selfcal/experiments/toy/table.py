@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from selfcal.core import escapes
 from selfcal.report.columns import COLUMNS, GRADIENTS
 
 TITLES = {
@@ -103,8 +105,13 @@ def markdown(report: dict[str, Any]) -> str:
     table = rows(report)
     heads = [c.title for c in GRADIENTS]
     lines = ["| method | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
-    lines += [f"| {row.label} | " + " | ".join(marked(row, table, "**{}**")) + " |" for row in table]
+    lines += [f"| {in_markdown(row)} | " + " | ".join(marked(row, table, "**{}**")) + " |" for row in table]
     return "\n".join([*lines, "", *(f"- {s}" for s in sentences(report))]) + "\n"
+
+
+def in_markdown(row: Row) -> str:
+    """Its name; one of the table's own is as it is."""
+    return row.label if row.method in TITLES else escapes.markdown(row.label)
 
 
 def print_table(console: Console, report: dict[str, Any]) -> None:
@@ -112,10 +119,10 @@ def print_table(console: Console, report: dict[str, Any]) -> None:
     for column in GRADIENTS:
         table.add_column(column.title, justify="right")
     for row in lines:
-        table.add_row(row.label, *marked(row, lines, "[bold]{}[/]"))
+        table.add_row(row.label, *map(Text.from_markup, marked(row, lines, "[bold]{}[/]")))
     console.print(table)
     for sentence in sentences(report):
-        console.print(sentence, highlight=False)
+        console.print(sentence)
 
 
 def marked(row: Row, table: list[Row], bold: str) -> list[str]:

@@ -8,12 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from selfcal.core.bounds import MOST_JOBS, MOST_SEEDS, MOST_STEPS, check_seed, check_whole
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import read_json, write_json
+from selfcal.core.files import make_folder, write_json
 from selfcal.core.progress import bar
+from selfcal.core.reading import read_record
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons
+from selfcal.experiments.toy import records
 from selfcal.experiments.toy.page import write_page
+from selfcal.experiments.toy.records import AGAIN, Result
 from selfcal.experiments.toy.rival import TRUTH, Task, compete, draw
 from selfcal.experiments.workers import side_by_side
 from selfcal.methods import table as methods
@@ -71,8 +75,9 @@ class Study:
             raise SelfcalError(
                 f"--labels {self.labels}: of the {moons.TRAIN} points at least 2 and at most all can be labelled"
             )
-        at_least_one("--seeds", self.seeds)
-        at_least_one("--jem-steps", self.own_steps[JEM])
+        check_whole("--seeds", self.seeds, 1, MOST_SEEDS)
+        check_whole("--jem-steps", self.own_steps[JEM], 1, MOST_STEPS)
+        check_seed(self.seed)
         for seed in self.each_seed:
             draw(self.labels, seed)  # does every class have a label?
 
@@ -98,27 +103,36 @@ def toy(out: str | Path, study: Study | None = None, *, jobs: int = 2, show_prog
     """
     out, study = Path(out), study or Study()
     study.check()
-    at_least_one("--jobs", jobs)
+    check_whole("--jobs", jobs, 1, MOST_JOBS)
     claim(out, study.config)
     tasks = study.tasks(out)
     to_do = [t for t in tasks if not t.result.exists()]
+    for task in tasks:
+        if task.result.exists():
+            result_of(task)  # a damaged one is told now, not after the work
     with bar("toy", len(tasks), len(tasks) - len(to_do), show_progress and bool(to_do)) as tick:
         for task, result in side_by_side(compete, to_do, jobs):
             tick(1, f"seed {task.seed} · {task.method} {result['seconds']:.0f} s")
     about = {"labels": study.labels, "examples": moons.TRAIN, "settings": study.config["settings"]}
-    write_json(out / "results.json", about | {"results": [read_json(t.result) for t in tasks]})
+    write_json(out / "results.json", about | {"results": [result_of(t) for t in tasks]})
     return write_page(out)
 
 
-def at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise SelfcalError(f"{name} {value}: at least 1 is needed")
+def result_of(task: Task) -> dict[str, Any]:
+    """What was measured, if it is this task's."""
+    try:
+        found: dict[str, Any] = read_record(task.result, Result)
+    except SelfcalError as problem:
+        raise SelfcalError(f"{problem}; {AGAIN}") from None
+    if (found["method"], found["seed"]) != (task.method, task.seed):
+        raise SelfcalError(f"{task.result} is the result of another method or seed; {AGAIN}")
+    return found
 
 
 def claim(out: Path, config: dict[str, Any]) -> None:
     """Make the folder, or recognise it as this very comparison (of whatever methods and seeds)."""
     file = out / "toy.json"
-    check_claim(out, "toy comparison", file.name, lambda: differences(read_json(file), config))
+    check_claim(out, "toy comparison", file.name, lambda: differences(read_record(file, records.Study), config))
     if not file.exists():
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out, within=out)
         write_json(file, config)
