@@ -2,6 +2,7 @@
 
     python benchmarks/doctor.py --seeds 50,51 --out runs/doctor         # half an hour a seed, on a core of its own
     python benchmarks/doctor.py --seeds 50,51 --out runs/doctor --blind # no label known but those shown
+    python benchmarks/doctor.py --seeds 50,51 --out runs/doctor --labels-only  # swapped labels, without any network
 
 Trains on digits six runs of each seed, of which five are spoiled, asks `selfcal doctor` about each, and writes
 OUT/doctor.json and OUT/doctor.md (with --blind: doctor-blind.…). What is done is kept: the same command goes on.
@@ -22,6 +23,8 @@ from selfcal.core.files import read_json, write_arrays, write_json, write_text
 from selfcal.data.labels import reveal
 from selfcal.data.sources import load_data
 from selfcal.diffusion.scores import UNLABELED
+from selfcal.evaluation.diagnosis.findings import FEWEST_SUSPECTS
+from selfcal.evaluation.diagnosis.left_out import left_out
 from selfcal.experiments.doctor.page import write_page
 
 DIGITS = "builtin:digits"
@@ -100,6 +103,19 @@ def examined(patient: Patient, seed: int, out: Path, blind: bool) -> dict[str, A
     return result
 
 
+def suspected(out: Path, seed: int) -> str:
+    """Swapped labels and those of the same seed before they were, judged by each other, which takes no network."""
+    file, wrong = swapped(out, seed)
+    data = load_data(str(file))
+    found, fine = left_out(data, data.y), left_out(load_data(DIGITS), reveal(load_data(DIGITS), 0.1, seed)[1])
+    places = found.places[found.suspects].tolist()
+    right, is_found = len(wrong & {*places}), len(places) >= FEWEST_SUSPECTS
+    return (
+        f"| {seed} | {right} of {len(places)} | {right / max(1, len(places)):.2f} | {len(wrong)} | "
+        f"{'yes' if is_found else '**NO**'} | {len(fine.suspects)} |"
+    )
+
+
 def row(patient: Patient, found: dict[str, Any]) -> str:
     findings = found["findings"]
     first = findings[0] if findings else None
@@ -120,9 +136,16 @@ def main() -> None:
     parser.add_argument("--seeds", default="50", help="separated by commas")
     parser.add_argument("--patients", default=",".join(p.name for p in PATIENTS), help="separated by commas")
     parser.add_argument("--blind", action="store_true", help="no class is known but those that a method was shown")
+    parser.add_argument("--labels-only", action="store_true", help="only which labels are doubted; nothing is trained")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
+    if options.labels_only:
+        print("| seed | suspects that are swapped | precision | swapped | a finding | suspects where none is |")
+        print("|---|---|---|---|---|---|")
+        for seed in map(int, options.seeds.split(",")):
+            print(suspected(options.out, seed), flush=True)
+        return
     asked, results, lines = options.patients.split(","), [], []
     for seed in map(int, options.seeds.split(",")):
         for patient in PATIENTS:

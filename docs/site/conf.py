@@ -37,3 +37,12 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#a34a00", "color-brand-content": "#a34a00"},
     "dark_css_variables": {"color-brand-primary": "#ffab66", "color-brand-content": "#ffab66"},
 }
+
+
+def keep_together(app: object, page: str, source: list[str]) -> None:
+    """± stays on the line of its number."""
+    source[0] = source[0].replace("± ", "±\u00a0")
+
+
+def setup(app: object) -> None:
+    app.connect("source-read", keep_together)  # type: ignore[attr-defined]

@@ -81,10 +81,7 @@ def card(run: Run, labelling: Labelling) -> str:
     """The image that is to be labelled, or what to do where there is none."""
     top = labelling.card
     if top is None:
-        words = (
-            "All of these are done: save them, or ask for more." if labelling.cards else "Ask for suggestions first."
-        )
-        return render(TEMPLATES / "card.html", source="", words=words)
+        return render(TEMPLATES / "card.html", source="", words=what_next(labelling))
     return render(
         TEMPLATES / "card.html",
         source=sources(top.x)[0],
@@ -94,6 +91,12 @@ def card(run: Run, labelling: Labelling) -> str:
         words=asking.sentence(run, top.x),
         label=None if top.label is None else run.classes[top.label],
     )
+
+
+def what_next(labelling: Labelling) -> str:
+    if not labelling.cards:
+        return "Ask for suggestions first."
+    return "All of these are done: " + ("save them, or ask for more." if labelling.unsaved else "ask for more.")
 
 
 def given(run: Run, labelling: Labelling, said: str = "") -> str:

@@ -18,7 +18,7 @@ from selfcal.core.reading import checked
 from selfcal.core.version import __version__
 from selfcal.data.label_files import is_label_file
 from selfcal.evaluation.history import evaluations, weights_of
-from selfcal.report.columns import RESULTS, Column
+from selfcal.report.columns import CALIBRATION, RESULTS, Column
 from selfcal.report.tables import distance, meaning
 from selfcal.run import Run
 from selfcal.training import records
@@ -140,6 +140,12 @@ def in_words(classes: tuple[str, ...]) -> str:
     return named + (f" and {rest} more" if rest > 0 else "")
 
 
+def arguments(column: Column, result: dict[str, Any], around: list[float] | None) -> dict[str, Any] | None:
+    """What a number goes by; those of the guide are of real images, so neither samples nor a scale belong to them."""
+    drawn = {} if column in CALIBRATION else {"samples": result["samples"], "guidance_scale": result["scale"]}
+    return drawn | ({"interval_95": around} if around else {}) or None
+
+
 def front_matter(run: Run, title: str, result: dict[str, Any] | None) -> str:
     """YAML, written by the Hub's own library, so that no name can break out of it."""
     data = run.config["data"]["name"]
@@ -151,7 +157,7 @@ def front_matter(run: Run, title: str, result: dict[str, Any] | None) -> str:
             metric_type=column.key if is_inceptions(result) else column.key.replace("fid", "fd"),
             metric_name=name_of(column, result),
             metric_value=value,
-            metric_args={"samples": result["samples"], "guidance_scale": result["scale"], "interval_95": around},
+            metric_args=arguments(column, result, around),
         )
         for column, value, around in measured(result)
         if result is not None

@@ -119,5 +119,5 @@ def claims_in_markdown(verdicts: Sequence[Claim]) -> str:
     lines = [RULE + "\n"]
     for number, claim in enumerate(verdicts, 1):
         lines.append(f"{number}. **{claim.verdict}** — {claim.words}")
-        lines += [f"   - {f.answer}: {f.said(markdown)}" for f in claim.findings]
+        lines += [f"    - {f.answer}: {f.said(markdown)}" for f in claim.findings]
     return "\n".join(lines) + "\n"
