@@ -109,11 +109,12 @@ def test_causes_stand_before_consequences_and_faults_before_warnings(run):
     assert [f.level for f in found] == [FAULT] * 6 + [WARNING] * 3
 
 
-def test_where_the_curve_is_flat_less_guidance_is_recommended():
-    curve = [{"scale": s, "label_free_fid": f} for s, f in ((1.0, 30.0), (3.0, 15.5), (4.0, 16.0), (6.0, 15.0))]
-    assert measure.smallest_good(curve) == 3.0
-    assert measure.smallest_good([*curve[:3], {"scale": 6.0, "label_free_fid": 10.0}]) == 6.0
-    assert measure.smallest_good([*curve, {"scale": 8.0, "label_free_fid": None}]) is None
+def test_where_the_curve_is_flat_before_its_end_nothing_lies_at_the_edge(run):
+    m = healthy()
+    for last, names in ((15.0, []), (10.0, ["scale-at-the-edge"])):
+        values = ((1.0, 30.0), (3.0, 15.5), (4.0, 16.0), (6.0, last))
+        m["scale"] = {"scale": 6.0, "curve": [{"scale": s, "label_free_fid": f} for s, f in values]}
+        assert [f.name for f in findings(m, Commands(run.directory))] == names
 
 
 def test_short_trainings_that_tell_little_make_no_finding(run):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from selfcal.evaluation.choice import TIED
 from selfcal.evaluation.diagnosis.commands import Commands
 from selfcal.training.learned import IDLE
 
@@ -256,6 +257,8 @@ def edge(m: Mapping[str, Any], c: Commands) -> Finding | None:
     if len(curve) < 2 or scale != curve[-1]["scale"]:
         return None
     before, last = curve[-2]["label_free_fid"], curve[-1]["label_free_fid"]
+    if min(row["label_free_fid"] for row in curve[:-1]) <= (1 + TIED) * last:
+        return None  # the curve is flat before its end: nothing says that more would help
     return Finding(
         "scale-at-the-edge",
         WARNING,

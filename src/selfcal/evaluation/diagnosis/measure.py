@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from selfcal.data.pixels import Examples, some
 from selfcal.diffusion.generator import Sampling, spread
 from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
+from selfcal.evaluation import choice
 from selfcal.evaluation.diagnosis.copies import copies
 from selfcal.evaluation.diagnosis.cross_fit import FEWEST_STEPS, cross_fitted, on_images
 from selfcal.evaluation.diagnosis.left_out import LeftOut, left_out
@@ -37,7 +37,7 @@ ENOUGH = 20  # images of known class that were never seen, from which accuracy i
 HELD_OUT, STAND_IN, CROSS_FIT = "held-out", "stand-in", "cross-fit"  # by what the guide is judged
 TRUSTED_STAND_IN = 0.8  # share of labels that the others confirm, from which they stand in for unknown ones
 SAMPLES = (50, 500)  # drawn at the usual λ: at least, at most
-CURVE, FLAT = 300, 1.05  # samples of each λ, at most; distances that count as equal, over the best
+CURVE = 300  # samples of each λ, at most
 SHOWN = 10  # pictures of samples beside their nearest labelled image
 MOST_SUSPECTS = 60  # in the grid
 
@@ -181,18 +181,10 @@ def which_scale(e: Examination, scale: float, by: str | None) -> dict[str, Any]:
         return {"scale": None, "by": None, "curve": [], "grid": list(grid)}
     e.note("which λ? the curve without labels")
     count = samples_within(e, e.seconds(0.25) / len(grid), (50, CURVE))
-    curve = [{"scale": s, "label_free_fid": side(drawn(e, s, count))} for s in grid]
-    chosen = smallest_good(curve)
+    rows = {s: {"scale": s, "label_free_fid": side(drawn(e, s, count))} for s in grid}
+    curve, chosen = list(rows.values()), choice.best(rows, "label_free_fid", choice.TIED)  # as `evaluate` does
     return {"scale": chosen, "by": "label-free curve" if chosen else None, "curve": curve, "samples": count,
             "grid": list(grid)}  # fmt: skip
-
-
-def smallest_good(curve: Sequence[Mapping[str, Any]]) -> float | None:
-    """The smallest λ that is nearly as good as the best: where the curve is flat, more guidance only costs variety."""
-    distances = [row["label_free_fid"] for row in curve]
-    if any(d is None for d in distances):
-        return None
-    return float(next(row["scale"] for row in curve if row["label_free_fid"] <= FLAT * min(distances)))
 
 
 def beside(samples: Samples, nearest: Tensor, x: Examples) -> dict[str, np.ndarray]:
