@@ -107,7 +107,7 @@ Count = Annotated[Whole, Parameter(help="Samples per guidance scale.")]
 Scales = Annotated[
     str | None,
     Parameter(
-        help='Guidance scales separated by commas, "paper" for its grid, or "wide" for one that reaches further: all '
+        help='Guidance scales separated by commas, "paper" for its grid, or "wide" (to 6) or "far" (to 9): all '
         "are reported, the best is chosen on separate samples. If left out, the wide grid is tried and only the best "
         "reported."
     ),
