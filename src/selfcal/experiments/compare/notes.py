@@ -9,7 +9,7 @@ from selfcal.core.escapes import markdown_code
 from selfcal.experiments.compare.grid import Grid
 from selfcal.experiments.compare.summary import Summary
 from selfcal.experiments.compare.tables import INTERVAL, Named, labels_in_words
-from selfcal.methods.table import CLASSIFIER_GRIDS
+from selfcal.methods.table import CLASSIFIER_GRIDS, FREE_GRIDS
 from selfcal.report.units import duration
 
 
@@ -42,7 +42,10 @@ def origin(comparison: Grid, summary: Summary) -> list[str]:
 def measurement(comparison: Grid, summary: Summary, named: Named) -> list[str]:
     """Training, sampling and features, which all cells share."""
     r = summary.results[0]
-    scales = look_up("grid of guidance scales", comparison.protocol.scales, CLASSIFIER_GRIDS)
+    strengths, weights = (
+        ", ".join(f"{s:g}" for s in look_up("grid of guidance scales", comparison.protocol.scales, grids))
+        for grids in (CLASSIFIER_GRIDS, FREE_GRIDS)
+    )
     shared = comparison.protocol.score_seed
     whose = "the score model of a seed" if shared is None else f"one score model (seed {shared}), for all seeds,"
     steps = {s: comparison.protocol.settings[s]["steps"] for s in ("score", "classifier", "conditional")}
@@ -51,7 +54,7 @@ def measurement(comparison: Grid, summary: Summary, named: Named) -> list[str]:
         + ", ".join(f"{name} {n}" for name, n in steps.items())
         + f"; {whose} is shared by all methods that use one",
         f"{r['samples']} samples per cell by {named(r['sampler'])} with {r['evaluations']} evaluations; λ is chosen "
-        f"from {', '.join(f'{s:g}' for s in scales)} by intra-FID on samples that are not reported",
+        f"from {strengths} (w from {weights}) by intra-FID on samples that are not reported",
         f"features {named(r['features'])} {named(r['features_sha256'][:12])}, k = {r['k']}, reference: "
         f"{named(r['reference'])} images; the "
         "distances compare with each other, not with those of another extractor or number of samples"
