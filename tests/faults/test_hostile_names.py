@@ -226,6 +226,8 @@ def test_figures(names_tally, name):
     drawn = curve([0.1, 1.0], torch.tensor([[0.3, 0.7], [0.6, 0.4]]), classes)
     found = skeleton(drawn)
     fine = not acts_on_a_terminal(drawn) and "script" not in {t[0] for t in found.tags if isinstance(t, tuple)}
+    words, legend = shown(name[:24]), "".join(found.text)  # long names are cut
+    fine = fine and "".join(words.split()) in "".join(legend.split())
     judged(names_tally, "figures (SVG)", fine)
 
 
@@ -346,8 +348,16 @@ def test_csv(names_tally, tmp_path_factory, names):
 @MANY
 @given(name=NAMES)
 def test_pictures(names_tally, name):
-    """As the caption of a grid."""
-    from selfcal.diffusion.pictures import captioned_grid
+    """As the caption of a grid: it keeps to its line above its own image, and all else stays as it is."""
+    from selfcal.diffusion.pictures import GAP, LETTERS, captioned_grid
 
-    image = captioned_grid(np.zeros((2, 1, 4, 4), np.float32), np.array([0, 1]), (name, "b"))
-    judged(names_tally, "captions (PNG)", image.width > 0)
+    def drawn(first):
+        return np.array(captioned_grid(np.zeros((2, 1, 4, 4), np.float32), np.array([0, 1]), (first, "b")))
+
+    found, plain = drawn(name), drawn("a")
+    fine = found.shape == plain.shape
+    if fine:
+        same = (found == plain).all(-1)
+        same[: LETTERS + 2 * GAP, : plain.shape[1] // 2] = True  # the line of its own
+        fine = bool(same.all())
+    judged(names_tally, "captions (PNG)", fine)
