@@ -13,6 +13,7 @@ from cyclopts.exceptions import MissingArgumentError
 
 from markdown_pages import PAGES, ROOT, SITE, blocks, prose
 from selfcal import cli
+from selfcal.cli import commands
 from selfcal.data.sources import load_data
 from selfcal.diffusion.pictures import pixels
 from selfcal.diffusion.sample_files import as_image
@@ -111,7 +112,7 @@ def test_every_command_shown_exists_and_parses(name):
     for program, *words in whole + parts:
         if program == "selfcal" and "…" not in words and "COMMAND" not in words:
             try:
-                cli.app.parse_args(words, exit_on_error=False, print_error=False)
+                commands.app.parse_args(words, exit_on_error=False, print_error=False)
             except MissingArgumentError:
                 assert [program, *words] in parts, "a sentence may show a part of a command, a block may not"
         elif program == "make":

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from markdown_pages import ROOT, SITE
-from selfcal import cli
+from selfcal.cli.commands import app
 from selfcal.core.settings import keys, presets
 from selfcal.methods.table import METHODS
 
@@ -48,7 +48,7 @@ def test_tables_are_the_codes(site):
     assert [name for name in METHODS if name not in text_of(site / "methods.html")] == []
     assert [name for name in presets() if name not in text_of(site / "presets.html")] == []
     commands = text_of(site / "commands.html")
-    assert [name for name in cli.app if not name.startswith("-") and f"selfcal {name}" not in commands] == []
+    assert [name for name in app if not name.startswith("-") and f"selfcal {name}" not in commands] == []
 
 
 def test_the_api_shows_formulas_and_parameters(site):

@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from selfcal import cli
+from selfcal.cli.commands import app
 from selfcal.cli.presets import sections, word
 from selfcal.core.settings import Settings, preset_text, presets, purpose, resolve
 from selfcal.diffusion.samplers import SAMPLERS
@@ -84,7 +84,7 @@ def list_of_presets() -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     """Every command with its options, from cyclopts, but for its own table of contents."""
-    text = cli.app.generate_docs(heading_level=1)
+    text = app.generate_docs(heading_level=1)
     yield from text[text.index("## selfcal ") :].splitlines()
 
 

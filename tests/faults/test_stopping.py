@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import small
+from selfcal.cli import commands
 
 pytestmark = pytest.mark.timeout(300)
 only_long = pytest.mark.skipif(not small.LONG, reason="starts processes of its own; runs in `make test-faults`")
@@ -50,6 +53,39 @@ def test_a_demo_stops_with_its_workers(tmp_path, times):
     while children_of(process.pid) and time.monotonic() < patience:
         time.sleep(0.05)
     assert children_of(process.pid) == []
+
+
+def test_the_first_moment(tmp_path):
+    """While modules are being imported, of which some take an interruption for another error: the list of imports
+    shows how far it is."""
+    for more in (1, 100, 300, 400, 900, 1500):
+        words = [sys.executable, "-X", "importtime", "-m", "selfcal.cli", "evaluate", str(tmp_path)]
+        process = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        seen = ""
+        while "selfcal.cli" not in seen:
+            seen = process.stderr.readline()
+        for _ in range(more):
+            process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said[-2000:]
+        assert "interrupted" in said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("command", "promise"),
+    [
+        ("train", "the same command continues:\n  selfcal train x"),
+        ("evaluate", "no file is half-written, and the same command begins anew"),
+        ("sample", "interrupted; no file is half-written"),
+        ("export", "interrupted; no file is half-written"),
+    ],
+)
+def test_words_before_a_command_has_any_of_its_own(command, promise):
+    """What sample and export wrote is not written over, so that the same words may be refused."""
+    assert commands.stopped(KeyboardInterrupt(), [command, "x"]).endswith(promise)
+    assert commands.stopped(KeyboardInterrupt("x.npz was not written"), ["sample", "x"]) == "x.npz was not written"
 
 
 @only_long

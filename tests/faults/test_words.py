@@ -20,7 +20,7 @@ import selfcal
 import small
 from command_line import typed, typed_unwrapped
 from mutations import json_values
-from selfcal import cli
+from selfcal.cli import commands
 from selfcal.core import bounds
 from selfcal.core import settings as settings_of_selfcal
 from selfcal.core.errors import SelfcalError
@@ -181,7 +181,7 @@ def test_memory_that_is_used_up_is_one_sentence(monkeypatch, capsys):
     def full(*_, **__):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
 
-    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(commands, "app", full)
     assert "the memory of this machine is used up" in refused(capsys, "methods")
 
 
@@ -283,12 +283,22 @@ def test_folders_whose_names_are_not_utf8(run, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_an_empty_cache_variable_makes_no_folder_here(monkeypatch, tmp_path):
+@pytest.mark.parametrize("named", ["", "relative", "./cache"])
+def test_a_cache_variable_that_names_no_place_makes_no_folder_here(monkeypatch, tmp_path, named):
     from selfcal.core.files import cache_folder
+    from selfcal.data.downloads import places
 
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", named)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache" / "selfcal"
+    assert cache_folder() == places()[-1] == tmp_path / ".cache" / "selfcal"
+
+
+def test_more_samples_than_the_disk_holds_are_refused_before_the_work(run, tmp_path, capsys):
+    out = tmp_path / "new" / "x.npz"
+    said = refused(capsys, "sample", run, "--count", str(10**15), "--out", out)
+    assert "GiB free" in said
+    assert "--count" in said
+    assert not out.parent.exists()
 
 
 def test_a_cache_that_cannot_be_written_does_not_stop_evaluate(run, tmp_path, capsys, monkeypatch):
@@ -308,5 +318,5 @@ def test_a_full_disk_names_the_file(run, tmp_path, capsys, monkeypatch):
     said = refused(capsys, "sample", run, "--count", "2", "--steps", "2", "--out", tmp_path / "x.npz")
     assert "No space left on device" in said
     assert "x.npz" in said
-    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(commands, "app", full)
     assert "No space left on device: a file that the system does not name" in refused(capsys, "methods")

@@ -84,7 +84,7 @@ def test_it_is_the_installed_one_that_runs(installed):
 
 def test_every_help(installed):
     """Of all commands that the installed one knows."""
-    listing = "from selfcal.cli import app; print(*(name for name in app if not name.startswith('-')))"
+    listing = "from selfcal.cli.commands import app; print(*(name for name in app if not name.startswith('-')))"
     names = installed.run("python", "-c", listing).split()
     assert {"demo", "toy", "train", "sample", "evaluate", "compare", "export"} <= set(names)
     assert "Usage" in installed.run("selfcal", "--help")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from selfcal.diffusion.sample_files import Passing
     from selfcal.diffusion.samples import Drawing
     from selfcal.run import Run
+
+TIMES_SMALLER = 20  # than a byte for each number, compressed: hardly any images are
 
 
 @app.command
@@ -48,14 +51,15 @@ def sample(
 
     the_run = load(run, together=True)
     if the_run.team.is_main:
-        check_free(the_run, out)
+        check_free(the_run, out, count)
     named = None if classes is None else the_run.classes_named(classes)
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
     write_while_drawing(the_run, the_run.draw(named, count, show_progress=True, **choices), out)
 
 
-def check_free(run: Run, out: Path | None) -> None:
-    """Before the work: nothing may be there, and no link of a run's may lead elsewhere."""
+def check_free(run: Run, out: Path | None, count: int) -> None:
+    """Before the work: nothing may be there, no link of a run's may lead elsewhere, and there must be room for it."""
+    from selfcal.core.bounds import check_disk
     from selfcal.core.files import check_inside
     from selfcal.diffusion.sample_files import check_target, next_folder
 
@@ -63,6 +67,8 @@ def check_free(run: Run, out: Path | None) -> None:
     check_target(target, is_image=len(run.shape) == 3)
     if within := limits(run, target):
         check_inside(target, within)
+    least = count * math.prod(run.shape) / TIMES_SMALLER
+    check_disk(least, target.parent, f"{count:,} samples", "a smaller --count, or an --out on another disk, may fit")
 
 
 def write_while_drawing(run: Run, drawing: Drawing, out: Path | None) -> None:

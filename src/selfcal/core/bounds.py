@@ -1,8 +1,9 @@
-"""Numbers where they enter: bounds that a machine can hold, and memory that is asked for before it is taken."""
+"""Numbers where they enter: bounds that a machine can hold, memory and disks that are asked before they are taken."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from selfcal.core.errors import SelfcalError
@@ -59,6 +60,17 @@ def check_memory(wanted: float, what: str, advice: str) -> None:
     if wanted > there:
         raise SelfcalError(
             f"{what} would take at least {wanted / 2**30:,.1f} GiB of memory, and {there / 2**30:,.1f} GiB are free; "
+            f"{advice}"
+        )
+
+
+def check_disk(wanted: float, folder: Path, what: str, advice: str) -> None:
+    """The same of the disk that a folder is on, or will be."""
+    there = next(p for p in (folder, *folder.absolute().parents) if p.is_dir())
+    free = shutil.disk_usage(there).free
+    if wanted > free:
+        raise SelfcalError(
+            f"{what} would take at least {wanted / 2**30:,.1f} GiB, and {there} has {free / 2**30:,.1f} GiB free; "
             f"{advice}"
         )
 

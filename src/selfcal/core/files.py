@@ -22,7 +22,8 @@ LARGEST_JSON = 2**26  # bytes; a run's own files are a thousandth of it
 
 def cache_folder() -> Path:
     """The user's cache: what was dear to compute and can be computed again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "selfcal"
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (named if named.is_absolute() else Path.home() / ".cache") / "selfcal"  # others are to be ignored
 
 
 def sync(path: Path) -> None:

@@ -71,6 +71,15 @@ def first_problem(error: Exception) -> str:
 
 
 @contextmanager
+def advising(advice: str) -> Iterator[None]:
+    """Around the reading of a file: what is wrong with it is followed by what to do."""
+    try:
+        yield
+    except SelfcalError as problem:
+        raise SelfcalError(f"{problem}; {advice}") from None
+
+
+@contextmanager
 def as_written(file: Path, by: str, again: str) -> Iterator[None]:
     """Around the use of a file's content: what trips over it is the file's fault, not the program's.
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.files import cache_folder
 
 
 def places() -> list[Path]:
     """$SELFCAL_DATA if set, ./data, and the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "selfcal"
     named = os.environ.get("SELFCAL_DATA")
-    return [*([Path(named)] if named else []), Path("data"), cache]
+    return [*([Path(named)] if named else []), Path("data"), cache_folder()]
 
 
 def find(name: str, wanted: Iterable[str], page: str, files: str = "") -> Path:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
-from selfcal.core.files import make_folder, surfaced, write_json
+from selfcal.core.files import check_inside, make_folder, surfaced, write_json
 from selfcal.core.settings import Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
@@ -239,6 +239,7 @@ def claimed(out: Path, config: dict[str, Any], amend: Amend = lambda *_: None) -
     check_claim(out, "run", MARK, differing)  # before the lock file would be written into somebody else's folder
     with surfaced(f"cannot write to {out}"):
         make_folder(out, within=out)
+    check_inside(out / "checkpoints", within=out)  # now, and not after the first thousand steps
     with sole_owner(out):
         check_claim(out, "run", MARK, differing)
         new = amended() if (out / MARK).exists() else config

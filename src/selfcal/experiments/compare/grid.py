@@ -19,9 +19,9 @@ from typing import Any
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import make_folder, read_json, write_json
-from selfcal.core.reading import as_written, checked
+from selfcal.core.reading import advising, as_written, checked
 from selfcal.experiments.compare.protocol import Protocol
-from selfcal.experiments.compare.records import Comparison
+from selfcal.experiments.compare.records import RESTORE, Comparison
 from selfcal.experiments.compare.tasks import Cell, folder_name
 from selfcal.training.lock import check_claim, differences
 
@@ -51,9 +51,10 @@ class Grid:
         file = out / MARK
         if not file.is_file():
             raise SelfcalError(f"{out} is not a comparison: it has no {MARK}")
-        about = in_pairs(read_json(file))
-        checked(about, Comparison, file)
-        with as_written(file, "selfcal compare", "nothing else can be read without it"):
+        with advising(RESTORE):
+            about = in_pairs(read_json(file))
+            checked(about, Comparison, file)
+        with as_written(file, "selfcal compare", RESTORE):
             protocol = Protocol(**about["protocol"])
             return cls(out, protocol, [Cell(*cell) for cell in about["cells"]], about["invocations"])
 

@@ -17,6 +17,7 @@ from selfcal.report.records import Count, Measured, Numbers, Tried
 
 VARIED = re.compile(r"[a-z]+\.[a-z0-9_]+=[\w.+-]+")
 AGAIN = "remove that file, and the same compare command makes it anew"
+RESTORE = "put back a copy of it if there is one: nothing else can be read without it; or give another --out"
 
 
 def _known(method: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import check_inside, make_folder, write_arrays, write_json
-from selfcal.core.reading import read_if_there
+from selfcal.core.reading import advising, read_if_there
 from selfcal.data.label_files import is_label_file
 from selfcal.data.sources import spelled
 from selfcal.diffusion.samples import Samples
@@ -97,10 +97,8 @@ class Cell:
     def read(self, out: Path) -> dict[str, Any] | None:
         """Its outcome, if there is one; another cell's is refused."""
         file = self.outcome(out)
-        try:
+        with advising(AGAIN):
             found: dict[str, Any] | None = read_if_there(file, Outcome)
-        except SelfcalError as problem:
-            raise SelfcalError(f"{problem}; {AGAIN}") from None
         if found is not None and (found["method"], found["labels"], found["seed"]) != (
             self.method,
             self.labels,

@@ -14,6 +14,7 @@ from selfcal.report.records import Count, Finite
 
 TRUTH = "truth"
 AGAIN = "remove that file, and the same toy command makes it anew"
+RESTORE = "put back a copy of it if there is one, or give another --out"
 
 
 def _known(method: str) -> str:

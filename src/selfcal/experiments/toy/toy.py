@@ -12,12 +12,12 @@ from selfcal.core.bounds import MOST_JOBS, MOST_SEEDS, MOST_STEPS, check_seed, c
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import make_folder, write_json
 from selfcal.core.progress import bar
-from selfcal.core.reading import read_record
+from selfcal.core.reading import advising, read_record
 from selfcal.core.settings import Settings, resolve
 from selfcal.data import moons
 from selfcal.experiments.toy import records
 from selfcal.experiments.toy.page import write_page
-from selfcal.experiments.toy.records import AGAIN, Result
+from selfcal.experiments.toy.records import AGAIN, RESTORE, Result
 from selfcal.experiments.toy.rival import TRUTH, Task, compete, draw
 from selfcal.experiments.workers import side_by_side
 from selfcal.methods import table as methods
@@ -120,10 +120,8 @@ def toy(out: str | Path, study: Study | None = None, *, jobs: int = 2, show_prog
 
 def result_of(task: Task) -> dict[str, Any]:
     """What was measured, if it is this task's."""
-    try:
+    with advising(AGAIN):
         found: dict[str, Any] = read_record(task.result, Result)
-    except SelfcalError as problem:
-        raise SelfcalError(f"{problem}; {AGAIN}") from None
     if (found["method"], found["seed"]) != (task.method, task.seed):
         raise SelfcalError(f"{task.result} is the result of another method or seed; {AGAIN}")
     return found
@@ -132,7 +130,12 @@ def result_of(task: Task) -> dict[str, Any]:
 def claim(out: Path, config: dict[str, Any]) -> None:
     """Make the folder, or recognise it as this very comparison (of whatever methods and seeds)."""
     file = out / "toy.json"
-    check_claim(out, "toy comparison", file.name, lambda: differences(read_record(file, records.Study), config))
+
+    def differing() -> list[str]:
+        with advising(RESTORE):
+            return differences(read_record(file, records.Study), config)
+
+    check_claim(out, "toy comparison", file.name, differing)
     if not file.exists():
         make_folder(out, within=out)
         write_json(file, config)
