@@ -15,6 +15,7 @@ from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.progress import wanted
 from selfcal.core.settings import Settings
 from selfcal.core.team import ALONE, Team
+from selfcal.core.turns import in_turn
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by
 from selfcal.data.pool import Pool
@@ -36,7 +37,6 @@ from selfcal.training.directory import Access, RunDirectory, open_directory, rec
 from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.history import History, Plot, plot
-from selfcal.training.lock import in_turn
 from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep

@@ -8,11 +8,13 @@ import time
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import selfcal
 import small
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import read_json, write_json
+from selfcal.core.turns import in_turn
 from selfcal.diffusion.sample_files import next_folder, write_next
 from selfcal.experiments.compare.runner import compare
 from selfcal.training import lock
@@ -138,8 +140,8 @@ def test_a_lock_that_cannot_be_made(tmp_path, monkeypatch):
     def full(self):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(lock.FileLock, "acquire", full)
+    monkeypatch.setattr(FileLock, "acquire", full)
     with pytest.raises(SelfcalError, match="No space left on device"), lock.sole_owner(tmp_path):
         pass
-    with lock.in_turn(tmp_path, "metrics.json"):  # what cannot be written is told by whoever writes
+    with in_turn(tmp_path, "metrics.json"):  # what cannot be written is told by whoever writes
         pass

@@ -92,7 +92,7 @@ WRITER = {"core/files.py", "core/temporary.py"}
 MAY_WRITE = {
     "training/checkpoints.py": {"os.link", "rename"},  # a second name of a finished file; folders moved within a run
     "training/lock.py": {"FileLock"},  # the one that looks for links first
-    "data/decoded.py": {"FileLock"},  # in the user's own cache
+    "core/turns.py": {"FileLock"},
     "interop/pipeline.py": {"write_text", "shutil.copy", "shutil.copytree", "save_pretrained"},  # in filling_folder
     "interop/export.py": {"save_pretrained"},  # in writing_folder
     "evaluation/inception.py": {"tempfile", "torch.save"},  # into memory; a folder for a library that reads files only

@@ -10,7 +10,8 @@ import small
 from command_line import typed_unwrapped
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import append_line, check_inside, make_folder, write_bytes, write_folder
-from selfcal.training.lock import in_turn, sole_owner
+from selfcal.core.turns import in_turn
+from selfcal.training.lock import sole_owner
 
 FEW = ["--count", "40", "--steps", "2", "--no-intervals"]
 LINKS = {

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from filelock import FileLock
-
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import cache_folder, file_sha256, make_folder, read_json, reason, write_json, writing
 from selfcal.core.progress import say
+from selfcal.core.turns import in_turn
 
 READER = 1  # changes whenever the same files would be read as other pixels
 LARGE = 200 * 2**20  # bytes from which on a folder's pixels are kept
@@ -80,14 +79,7 @@ class Kept:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Processes that read the same folder wait for the first; without a cache to write to, each reads by itself."""
-        try:
+        with suppress(OSError):
             make_folder(cache_folder(), within=cache_folder())
-            lock: Any = FileLock(cache_folder() / f".pixels-{self.folder}.lock")
-            lock.acquire()
-        except (OSError, NotImplementedError):
-            lock = None
-        try:
+        with in_turn(cache_folder(), f"pixels-{self.folder}"):
             yield
-        finally:
-            if lock is not None:
-                lock.release()

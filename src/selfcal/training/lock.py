@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from selfcal.core.errors import SelfcalError, listed
 from selfcal.core.files import reason
 from selfcal.core.temporary import is_temporary
+from selfcal.core.turns import own_lock
 
 LOCK = ".lock"
 patience = 0.0  # seconds to wait for whoever holds a folder; on a cluster, a node that died may hold it for a while
@@ -36,28 +37,6 @@ def sole_owner(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextmanager
-def in_turn(folder: Path, name: str) -> Iterator[None]:
-    """Processes that read, change and write one file wait for each other; where there are no locks, nobody waits."""
-    lock: Any = FileLock(own_lock(folder, f".{name}.lock"))
-    try:
-        lock.acquire()
-    except (OSError, NotImplementedError):  # what cannot be written is told by whoever writes it
-        lock = None
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()
-
-
-def own_lock(folder: Path, name: str) -> Path:
-    """A lock file is emptied when it is opened: it must not be a link to something else."""
-    if (folder / name).is_symlink():
-        raise SelfcalError(f"{folder / name} is a link, which is not followed; remove it")
-    return folder / name
 
 
 def check_claim(out: Path, what: str, mark: str, differing: Callable[[], Sequence[str]] = tuple) -> None:
