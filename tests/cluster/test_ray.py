@@ -9,6 +9,8 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -133,3 +135,33 @@ def wait_for(workers):
     while not found:
         found = list(workers.ended(timeout=1.0))
     return found
+
+
+def test_nobody_at_that_address_is_said_within_seconds():
+    """In a process of its own: this one may be connected already."""
+    words = ["compare", "digits", "--methods", "cg", "--labels", "0.02", "--steps", "2", "--out", "nowhere"]
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "selfcal.cli", *words, "--on", "ray:127.0.0.1:9"], capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert "no Ray cluster answers at 127.0.0.1:9" in done.stderr
+    assert time.monotonic() - began < 60
+
+
+def test_sigterm_is_a_sentence_there_too(cluster, tmp_path):
+    out = tmp_path / "grid"
+    words = ["compare", "digits", "--methods", "cg", "--labels", "0.02", "--steps", "100000", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "selfcal.cli", *words, "--on", f"ray:{cluster.address}"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    while not list(out.glob("scores/*/log.jsonl")) and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130, said
+    assert "the same command continues" in said
+    assert "SIGTERM received" not in said

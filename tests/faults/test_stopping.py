@@ -77,7 +77,7 @@ def test_the_first_moment(tmp_path):
     ("command", "promise"),
     [
         ("train", "the same command continues:\n  selfcal train x"),
-        ("evaluate", "no file is half-written, and the same command begins anew"),
+        ("evaluate", "no file is half-written, and the same command begins anew, with what is in the cache"),
         ("sample", "interrupted; no file is half-written"),
         ("export", "interrupted; no file is half-written"),
     ],

@@ -96,5 +96,5 @@ def stopped(interruption: KeyboardInterrupt, typed: list[str]) -> str:
     words, command = str(interruption), shlex.join(["selfcal", *typed])
     if typed and typed[0] in CONTINUE:
         return f"{words or 'interrupted'}; the same command continues:\n  {command}"
-    anew = ", and the same command begins anew" if typed and typed[0] in BEGIN_ANEW else ""
+    anew = ", and the same command begins anew, with what is in the cache" if typed and typed[0] in BEGIN_ANEW else ""
     return words or f"interrupted; no file is half-written{anew}"

@@ -100,7 +100,8 @@ def _lines(title: str, total: int, done: int, seconds: float = 10.0) -> Tick:
         now = time.monotonic() - began
         if now - last >= seconds or done == total:
             last, rate = now, (done - start) / max(now, 1e-9)
-            left = f"{(total - done) / rate:.0f} s left" if rate else ""
-            console.print(f"{title}: {done}/{total}  {rate:,.1f}/s  {left}  {words}", soft_wrap=True)
+            known = now > 0.5 and rate  # the first tick of many comes before anything could be timed
+            pace = f"{rate:,.1f}/s  {(total - done) / rate:.0f} s left" if known else ""
+            console.print("  ".join(filter(None, (f"{title}: {done}/{total}", pace, words))), soft_wrap=True)
 
     return tick

@@ -64,14 +64,14 @@ def evaluate(
     scales, is_automatic = wanted_scales(asked, subject)
     reports_all = asked.curve and not is_automatic
     plan = planned(subject, asked, scales, len(scales) if reports_all else 1, is_automatic)
-    if show_progress and plan.seconds > 2:
-        say(plan.in_words(scales, len(scales) if reports_all else 1))
     team = subject.generator.team
     judge = extractors.find(asked.features, subject.data, show_progress, team)
     reference = Reference(subject.data, judge, show_progress, team)
     clean = clean_opinions(subject, show_progress)
     guide, learned = guide_by_sigma(subject, show_progress, clean), learned_by_sigma(subject, show_progress)
     about = provenance(subject, judge, reference, plan.count) | of_the_guide(guide, learned)
+    if show_progress and plan.seconds > 2:  # now: what came before had times of its own, and some is in the cache
+        say(plan.in_words(scales, len(scales) if reports_all else 1))
 
     def draw(count: int, seed: int, **changes: Any) -> Samples:
         y, how = spread(range(len(subject.data.classes)), count), replace(asked.how, **changes)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +24,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.core.version import __version__
 from selfcal.experiments.workers import Needs, Task
 
+SECONDS_TO_ANSWER = 5.0  # for a cluster's head
 TRIES = 5  # of a task whose node or process died
 PATIENCE = 120.0  # seconds for a file server to notice that whoever held a folder is gone
 PASSED_ON = ("SELFCAL_DATA",)  # where the cluster's own environment says nothing
@@ -152,11 +156,32 @@ def _connected(address: str) -> Any:
         raise SelfcalError("--on ray needs Ray: pip install 'selfcal[ray]'") from None
     if not ray.is_initialized():
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+            _knock(address)
+            with _own_signals():
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, ValueError, RuntimeError) as error:
             where = "here" if address == "auto" else f"at {address}"
             raise SelfcalError(
                 f"no Ray cluster answers {where} ({' '.join(str(error).split())[:200]}); start one with "
                 "`ray start --head`, or name it: --on ray:HOST:6379"
             ) from None
     return ray
+
+
+def _knock(address: str) -> None:
+    """Is anybody at HOST:PORT? Ray itself would go on asking for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray takes SIGTERM for itself, and prints its stack; here it means what it means in every other command."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in kept.items():
+                signal.signal(number, handler)

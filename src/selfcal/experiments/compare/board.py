@@ -25,7 +25,7 @@ MARKS = {
 
 
 class Board:
-    """`with Board(grid) as board: board.show(running, seconds_left)`. Without a terminal, a line per finished cell."""
+    """`with Board(grid) as board: board.show(running, seconds_left)`. Without a terminal, lines."""
 
     def __init__(self, grid: Grid, show: bool = True) -> None:
         self.grid, self.visible = grid, show
@@ -47,6 +47,11 @@ class Board:
     ) -> None:
         if self.live:
             self.live.stop()
+
+    def begun(self, task: Task) -> None:
+        """Without a terminal, a line: until the first cell is done one would not know whether anything happens."""
+        if self.visible and not self.live:
+            progress.console.print(f"{task.name}: begins", soft_wrap=True)
 
     def finished(self, task: Task, seconds_left: float | None) -> None:
         """A cell's mark and line; a score model has neither."""

@@ -206,6 +206,7 @@ class Runner:
             self.board.finished(task, self.seconds_left())
             return
         self.running[task] = time.monotonic()
+        self.board.begun(task)
         self.workers.start(task, task.work, self.grid.out.resolve(), self.grid.protocol)
 
     def end(self, task: Task, future: Future[None]) -> None:
