@@ -51,7 +51,7 @@ Minutes = Annotated[
     float | None,
     Parameter(
         help="Time for training all networks, from which their steps are planned at this machine's speed; more than "
-        "before make a finished run longer. Sampling and evaluation come on top."
+        "before make a finished run longer, others than before an unfinished one longer or shorter. Sampling and evaluation come on top."
     ),
 ]
 Preset = Annotated[str | None, Parameter(help="Settings to start from; by default the one that fits the data.")]

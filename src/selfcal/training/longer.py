@@ -39,7 +39,7 @@ def steps_by_role(run: RunDirectory) -> dict[str, int]:
 
 def least_steps(run: RunDirectory) -> dict[str, int]:
     """By role: where its network is by now; stages of one role have one number of steps."""
-    reached = {role: 0 for role in steps_by_role(run)}
+    reached = dict.fromkeys(steps_by_role(run), 0)
     for stage in run.stages:
         reached[stage.role] = max(reached[stage.role], run.step_of(stage))
     return reached
