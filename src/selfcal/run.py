@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from selfcal.core.bounds import check_minutes
@@ -22,7 +23,7 @@ from selfcal.data.pool import Pool
 from selfcal.diffusion.generator import Generator, Sampling, class_index, spread
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.noise import Noise
-from selfcal.diffusion.samples import Drawing, Samples
+from selfcal.diffusion.samples import ANY_CLASS, Drawing, Samples
 from selfcal.evaluation.diagnosis.diagnose import MINUTES as DOCTORS_MINUTES
 from selfcal.evaluation.diagnosis.diagnose import Diagnosis, diagnosed, of_diverged
 from selfcal.evaluation.diagnosis.measure import Examination, without_held_out
@@ -37,6 +38,7 @@ from selfcal.training.directory import Access, RunDirectory, open_directory, rec
 from selfcal.training.donor import from_run, taking_over
 from selfcal.training.fit import Watching, fit
 from selfcal.training.history import History, Plot, plot
+from selfcal.training.lock import is_owned
 from selfcal.training.own_model import opened
 from selfcal.training.request import Request
 from selfcal.training.stage import OnStep
@@ -123,13 +125,19 @@ class Run:
 
         run.draw(count=50_000).save("many.npz")
         """
+        named = self.check_classes(self._listed(classes))
         self.check_begun(guide)
-        named = [class_index(self.classes, c) for c in self._listed(classes)] or range(len(self.classes))
         y = spread(named, count)
         if isinstance(scale, str):
             scale = self.recommended_scale(scale)[0]
         drawing = self.generator.draw(y, Sampling(scale, guide, sampler, steps, options), seed, show_progress)
+        if not GUIDES[guide or self.method.guide].knows_classes:  # whatever was asked for
+            drawing = replace(drawing, y=torch.zeros_like(y), classes=(ANY_CLASS,))
         return replace(drawing, made=drawing.made | {"unfinished": self.unfinished}) if self.unfinished else drawing
+
+    def check_classes(self, names: Sequence[int | str] | None) -> Sequence[int]:
+        """The places of these classes, of all if none is named; an unknown one is an error."""
+        return [class_index(self.classes, c) for c in names or ()] or range(len(self.classes))
 
     def recommended_scale(self, word: str = "auto") -> tuple[float, str | None]:
         """The λ that the last evaluation recommends, and by what it was chosen; else the method's usual one, and
@@ -265,9 +273,10 @@ class Run:
         missing = [stage.role for stage in self.stages if stage.role in needs and stage.role not in begun]
         if missing and begun and not self.diverged:
             rest = "; until then: --guide unconditional" if begun == {"score"} else ""
+            how = "wait for it" if (owned := is_owned(self.path)) else "give the train command again to go on"
             raise SelfcalError(
-                f"{self.path} was stopped before its {missing[0]} network began; give the train command again to go on"
-                f"{rest}"
+                f"{self.path} {'is being trained' if owned else 'was stopped'}, and its {missing[0]} network has not "
+                f"begun; {how}{rest}"
             )
 
     def classes_named(self, text: str) -> list[int | str]:

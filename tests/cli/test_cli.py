@@ -72,7 +72,7 @@ def test_train_sample_evaluate_show_as_a_user_types_them(tmp_path):
     train = ("train", "digits", "--method", "cg", "--labels", "4/class", "--steps", "20", "--out", "run", *QUICK)
     done = selfcal_in(tmp_path, *train)
     assert done.returncode == 0, done.stderr
-    assert "cg · classifier: 20/20" in done.stderr
+    assert "cg · classifier (2 of 2): 20/20" in done.stderr
     assert "40 of 1433 training examples labelled" in done.stdout
 
     again = selfcal_in(tmp_path, *train)

@@ -140,7 +140,7 @@ def test_a_guide_without_its_network():
 
 def test_classes_by_name_or_place():
     assert [class_index(("cat", "0", "dog"), c) for c in ("dog", "0", 0, 2)] == [2, 1, 1, 2]
-    with pytest.raises(SelfcalError, match="unknown class 'fish'; this run has cat, dog"):
+    with pytest.raises(SelfcalError, match="unknown class 'fish'; known: cat, dog"):
         class_index(("cat", "dog"), "fish")
 
 

@@ -22,6 +22,7 @@ from selfcal.diffusion.samples import Samples
 from selfcal.diffusion.scores import UNLABELED
 from selfcal.evaluation import choice, effort, history, label_free
 from selfcal.evaluation import features as extractors
+from selfcal.evaluation.choice import decides_nothing
 from selfcal.evaluation.guide import Subject
 from selfcal.evaluation.reference import Reference, class_references
 
@@ -364,3 +365,10 @@ def test_a_judges_training_goes_on_where_it_was_stopped(monkeypatch):
     assert saves[5:] == list(range(6, 13))
     assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), whole.state_dict().values(), strict=True))
     assert not list(cache_folder().glob("*unfinished*"))
+
+
+@pytest.mark.parametrize(
+    ("values", "tied"), [([2663.0, 2656.0, 2643.0], True), ([30.0, 20.0], False), ([None, 3.0], False), ([3.0], False)]
+)
+def test_a_distance_that_is_the_same_at_every_scale_decides_nothing(values, tied):
+    assert decides_nothing([{"scale": i, "label_free_fid": value} for i, value in enumerate(values)]) is tied

@@ -12,7 +12,7 @@ import pytest
 
 import selfcal
 from command_line import typed, typed_unwrapped
-from selfcal import cli
+from selfcal.cli import commands
 from selfcal.core.files import file_sha256
 from selfcal.evaluation import judge
 from selfcal.evaluation.diagnosis import measure
@@ -97,7 +97,22 @@ def test_each_fault_is_named_with_its_number_and_a_command_that_can_be_typed(run
     assert number in found.number
     words = shlex.split(found.command)
     assert words[0] == "selfcal"
-    cli.app.parse_args(words[1:], exit_on_error=False, print_error=False)
+    commands.app.parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+def test_all_networks_that_were_trained_too_briefly_are_named(run):
+    """A guide of full length for a tenth of a score model would mend nothing."""
+    m = healthy()
+    guide = m["training"]["networks"][0] | {"is_short": True, "steps": 176, "step": 176, "preset_steps": 2000}
+    score = guide | {"name": "score", "role": "score", "steps": 508, "step": 508, "preset_steps": 5000}
+    m["training"]["networks"] = [score, guide]
+    (found,) = findings(m, Commands(run.directory))
+    assert "score and the classifier networks" in found.title
+    assert "score: 508 steps are 10% of the preset's 5,000" in found.number
+    assert "classifier: 176 steps are 9% of the preset's 2,000" in found.number
+    assert "--score" not in found.command
+    assert "score.steps=5000" in found.command
+    assert "classifier.steps=2000" in found.command
 
 
 def test_causes_stand_before_consequences_and_faults_before_warnings(run):
@@ -153,7 +168,7 @@ def test_a_model_that_was_trained_elsewhere_is_not_called_short(run, tmp_path):
     command = Commands(directory).anew("classifier.steps=9000")
     assert command.startswith("selfcal adopt MODEL --data moons ")
     assert not re.search(r"--score|--set (score|noise)\.", command)
-    cli.app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+    commands.app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
 
 
 def test_points_are_diagnosed_without_a_label_beyond_those_shown(run):
@@ -184,7 +199,7 @@ def test_the_command_writes_a_page_that_opens_offline(images, capsys, monkeypatc
     monkeypatch.setattr(judge, "STUDENT_STEPS", 10)
     code, out, _ = typed(capsys, "doctor", images.path)
     assert code == 0
-    assert "1. fault: the score network was trained too briefly" in out
+    assert "1. fault: the score and the classifier networks were trained too briefly" in out
     page = (images.path / "doctor.html").read_text("utf-8")
     questions = "Does the guide know?", "Does calibration act?", "Does it pull the right way?", "Is it memorising?"
     for question in (*questions, "Are labels wrong?", "Which λ?"):

@@ -107,6 +107,13 @@ def test_they_take_three_hundredths_of_the_time(tmp_path, monkeypatch, price):
         assert len(slow.drawn) > 20, "and where they are cheap, they are drawn"
 
 
+@pytest.mark.parametrize(("steps", "shown"), [(99, []), (100, [100]), (176, [176]), (300, [250, 300])])
+def test_the_end_of_a_short_stage_is_shown_if_it_is_worth_a_look(tmp_path, monkeypatch, steps, shown):
+    slow = Slow(monkeypatch, trained(tmp_path / "r", 0, steps=2), 0.01, every=250)
+    slow.train(steps, 0.1)
+    assert slow.drawn == shown
+
+
 def test_presets_differ_in_how_often():
     assert resolve("digits").run.preview_every == 1000
     assert resolve("photos64").run.preview_every == 250

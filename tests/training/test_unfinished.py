@@ -11,6 +11,7 @@ import selfcal
 from selfcal import cli
 from selfcal.core.errors import SelfcalError
 from selfcal.training import checkpoints
+from selfcal.training.lock import sole_owner
 
 SMALL = {"run.save_every": 5, "score.width": 8, "classifier.width": 8, "run.preview_every": 0}
 
@@ -67,11 +68,23 @@ def test_its_evaluation_is_marked(stopped, capsys):
 
 def test_without_its_guide_it_samples_unguided(without_guide, capsys):
     run = selfcal.load(without_guide)
-    with pytest.raises(SelfcalError, match=r"before its classifier network began; .* --guide unconditional"):
+    with pytest.raises(SelfcalError, match=r"was stopped, and its classifier .* again to go on; .* unconditional"):
         run.sample(count=2, steps=2)
-    with pytest.raises(SelfcalError, match="before its classifier network began"):
+    with pytest.raises(SelfcalError, match="its classifier network has not begun"):
         run.evaluate()
-    assert len(run.sample(count=2, steps=2, guide="unconditional")) == 2
+    with pytest.raises(SelfcalError, match="unknown class '33'"):  # a wrong name is told before
+        run.sample(classes="33", count=2, steps=2)
+    samples = run.sample(classes="3", count=2, steps=2, guide="unconditional")
+    assert len(samples) == 2
+    assert samples.classes == ("any class",), "nobody guided them"
+    assert typed("sample", without_guide, "--count", "2", "--classes", "3") == 2
+    assert "λ" not in capsys.readouterr().out, "what cannot be drawn has no λ"
+
+
+def test_while_it_is_being_trained_nobody_is_told_to_train_it(without_guide):
+    run = selfcal.load(without_guide)
+    with sole_owner(without_guide), pytest.raises(SelfcalError, match=r"is being trained, .* wait for it"):
+        run.sample(count=2, steps=2)
 
 
 def test_it_is_neither_exported_nor_lent(stopped, tmp_path):

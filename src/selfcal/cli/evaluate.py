@@ -87,7 +87,7 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
         say(f"{run.path} diverged: {divergence_in_words(report['diverged'])}")
         return
     say_unfinished(run)
-    print_numbers(run.config["method"], report["results"], str(run.path))
+    print_numbers(run.config["method"], report["results"], str(run.path), len(run.classes))
     if report["guide"]:
         clean = report["guide"][0]
         out_console.print(
@@ -109,6 +109,8 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
 
 def print_choice(run: Run, report: dict[str, Any]) -> None:
     """Which λ `sample` will take now, by what it was chosen, and what the other way of choosing would have cost."""
+    from selfcal.evaluation.choice import TIED, decides_nothing
+
     choice, scales = report["chosen"], [row["scale"] for row in report["selection"]]
     if len(scales) < 2:
         return
@@ -121,7 +123,9 @@ def print_choice(run: Run, report: dict[str, Any]) -> None:
             f"without labels λ = {choice['without_labels']:g} would have been chosen, whose intra-FD is "
             f"{choice['ratio']:.3f} times that of λ = {choice['with_labels']:g} ({choice['ratio_on']})"
         )
-    if choice["scale"] == max(scales):
+    if choice["with_labels"] is None and decides_nothing(report["selection"]):
+        say(f"that distance is the same at every λ, but for {TIED:.0%}: it decides nothing, and the largest was taken")
+    elif choice["scale"] == max(scales):
         say(f"the largest scale, {max(scales):g}, was chosen: more guidance might be better still")
 
 
@@ -147,9 +151,9 @@ def print_learned(report: dict[str, Any]) -> None:
         say(f"the score model's, at the same noise: {', '.join(parts)}")
 
 
-def print_numbers(method: str, results: list[dict[str, Any]], title: str) -> None:
+def print_numbers(method: str, results: list[dict[str, Any]], title: str, classes: int | None = None) -> None:
     from selfcal.methods.table import find
     from selfcal.report.tables import print_results
 
     strength = "λ" if find(method).guide == "classifier" else "w"  # of classifier-free guidance
-    print_results(out_console, results, title, strength)
+    print_results(out_console, results, title, strength, classes)

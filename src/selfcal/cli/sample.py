@@ -53,6 +53,8 @@ def sample(
     if the_run.team.is_main:
         check_free(the_run, out, count)
     named = None if classes is None else the_run.classes_named(classes)
+    the_run.check_classes(named)
+    the_run.check_begun(sampling.guide)
     choices = sampling.choices() | {"scale": wanted_scale(the_run, scale, sampling.guide), "seed": seed}
     write_while_drawing(the_run, the_run.draw(named, count, show_progress=True, **choices), out)
 

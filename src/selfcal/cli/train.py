@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -84,7 +85,8 @@ def print_end(run: Run) -> None:
     say(
         f"{run.path} is finished: {run.method.title}, "
         f"{run.config['labelled']} of {run.config['data']['examples']} training examples labelled.\n"
-        f"Next: selfcal sample {run.path} --out samples.npz, or selfcal evaluate {run.path}"
+        f"Next: selfcal sample {run.path} --classes {shlex.quote(run.classes[0])} --out "
+        f"{'samples' if len(run.shape) == 3 else 'samples.npz'}, or selfcal evaluate {run.path}"
     )
 
 

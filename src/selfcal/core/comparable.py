@@ -8,6 +8,7 @@ from typing import Any
 from selfcal.core.errors import SelfcalError
 
 ENOUGH = 2048  # samples below which a Fréchet distance carries a bias worth a warning
+LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported
 MUST_AGREE = {
     "samples": "numbers of samples (the bias of FID falls with their number)",
     "features_sha256": "feature extractors",

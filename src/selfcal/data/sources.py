@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -92,4 +93,7 @@ def _unknown(name: str, path: Path) -> SelfcalError:
         return SelfcalError(f"the folder {path} does not exist")
     if path.exists():
         return SelfcalError(f"{path} is neither a folder of images nor an .npz file")
+    here = [entry.name for entry in Path().iterdir() if entry.is_dir() or entry.suffix.lower() == ".npz"]
+    if near := get_close_matches(name, here, n=1):
+        return SelfcalError(f"there is no folder or file {name!r} here; did you mean {near[0]!r}?")
     return SelfcalError(f"{unknown('data', name, [*SOURCES])}; or give a folder of images or an .npz file")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from selfcal.core.bounds import MOST_SAMPLER_STEPS, check_memory, check_seed, check_whole
-from selfcal.core.errors import SelfcalError, look_up
+from selfcal.core.errors import SelfcalError, look_up, unknown
 from selfcal.core.progress import Tick, bar, wanted
 from selfcal.core.randomness import random_state
 from selfcal.core.team import ALONE, Team
@@ -102,10 +102,11 @@ class Generator:
     def _batches(self, y: Tensor, how: Sampling, seed: int, show_progress: bool) -> Iterator[Tensor]:
         """In order. Of several processes each walks whole batches so long as there is one for each of them, and
         slices of those that remain."""
-        walk, _, scale, steps = checked(how, self.networks)
+        walk, guide, scale, steps = checked(how, self.networks)
         parts, world = list(enumerate(y.split(self.batch))), self.team.world
         total = walk.evaluations(steps) * sum(walks_of(len(parts), world))
-        with bar(f"{self.title}sampling λ={scale:g}", total, show=show_progress) as tick:
+        strength = f" λ={scale:g}" if guide.has_strength else ""
+        with bar(f"{self.title}sampling{strength}", total, show=show_progress) as tick:
             while parts:
                 turn, parts = parts[:world], parts[world:]
                 if len({len(labels) for _, labels in turn}) == 1 and len(turn) == world:
@@ -266,7 +267,7 @@ def class_index(classes: Sequence[str], name: int | str) -> int:
         return classes.index(text)
     if text.isdecimal() and len(text) < 10 and int(text) < len(classes):
         return int(text)
-    raise SelfcalError(f"unknown class {text!r}; this run has {', '.join(classes)}")
+    raise unknown("class", text, classes)
 
 
 def spread(classes: Sequence[int], count: int) -> Tensor:

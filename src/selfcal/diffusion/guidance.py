@@ -66,17 +66,23 @@ class Guide:
 
     needs: tuple[str, ...]
     score: Callable[[Mapping[str, Any], Tensor, float], ScoreFn]
+    knows_classes: bool = True  # or its samples are of any class, whatever was asked for
+    has_strength: bool = False  # λ or w makes a difference
 
 
 GUIDES: dict[str, Guide] = {
     "classifier": Guide(
-        ("score", "classifier"), lambda nets, y, scale: classifier_guided(nets["score"], nets["classifier"], y, scale)
+        ("score", "classifier"),
+        lambda nets, y, scale: classifier_guided(nets["score"], nets["classifier"], y, scale),
+        has_strength=True,
     ),
     "classifier-only": Guide(("classifier",), lambda nets, y, scale: inner_conditional(nets["classifier"], y)),
     "classifier-only-unconditional": Guide(
-        ("classifier",), lambda nets, y, scale: inner_unconditional(nets["classifier"])
+        ("classifier",), lambda nets, y, scale: inner_unconditional(nets["classifier"]), knows_classes=False
     ),
     "conditional": Guide(("conditional",), lambda nets, y, scale: conditional(nets["conditional"], y)),
-    "classifier-free": Guide(("conditional",), lambda nets, y, scale: classifier_free(nets["conditional"], y, scale)),
-    "unconditional": Guide(("score",), lambda nets, y, scale: nets["score"]),
+    "classifier-free": Guide(
+        ("conditional",), lambda nets, y, scale: classifier_free(nets["conditional"], y, scale), has_strength=True
+    ),
+    "unconditional": Guide(("score",), lambda nets, y, scale: nets["score"], knows_classes=False),
 }

@@ -18,6 +18,7 @@ from selfcal.core.errors import SelfcalError
 from selfcal.diffusion.pictures import pixels
 from selfcal.diffusion.sample_files import as_image, picture, running, write
 
+ANY_CLASS = "any class"  # of samples that nobody guided
 NAMED = 6  # classes, in a short description
 PART = 1000  # samples that are written at a time
 

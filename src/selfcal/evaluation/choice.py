@@ -50,6 +50,13 @@ def chosen(scales: Sequence[float], trials: Mapping[float, Mapping[str, Any]]) -
     return Choice(None, NOTHING_TO_CHOOSE_BY)
 
 
+def decides_nothing(selection: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the distance without labels is the same at every λ, but for its noise."""
+    values = [row.get("label_free_fid") for row in selection]
+    known = [float(v) for v in values if v is not None]
+    return len(known) == len(values) > 1 and max(known) <= min(known) * (1 + TIED)
+
+
 def best(trials: Mapping[float, Mapping[str, Any]], key: str, tied: float = 0.0) -> float | None:
     """The λ with the smallest value, and of those that tie with it the largest; None unless all have one.
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from selfcal import metrics
+from selfcal.core.comparable import LEAST
 from selfcal.core.progress import bar
 from selfcal.core.team import ALONE, Team
 from selfcal.data.dataset import Dataset, no_test
@@ -25,7 +26,6 @@ from selfcal.metrics.kid import SUBSET, is_for_subsets
 from selfcal.metrics.prdc import Balls, pairs_of
 
 NEIGHBOURS = 5
-LEAST = 20  # real images of known class, in every class, below which no per-class metric is reported
 LARGE = 2000  # real images from which their own distances are worth keeping on disk
 
 Values = dict[str, float | None]

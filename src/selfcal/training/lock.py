@@ -39,6 +39,19 @@ def sole_owner(folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def is_owned(folder: Path) -> bool:
+    """Whether somebody trains there at this moment, as far as one can tell."""
+    if not (folder / LOCK).is_file() or (folder / LOCK).is_symlink():
+        return False
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except (Timeout, OSError, NotImplementedError) as problem:
+        return isinstance(problem, Timeout)
+    lock.release()
+    return False
+
+
 def check_claim(out: Path, what: str, mark: str, differing: Callable[[], Sequence[str]] = tuple) -> None:
     """`out` must be free, or be this very thing already: what a folder of its kind is known by is its `mark`.
 

@@ -18,12 +18,14 @@ from selfcal.core.files import make_folder, surfaced, write_bytes
 from selfcal.diffusion.generator import Generator, Sampling
 from selfcal.diffusion.guidance import GUIDES
 from selfcal.diffusion.pictures import captioned_grid, png
+from selfcal.diffusion.samples import ANY_CLASS
 from selfcal.methods.stage import Stage
 from selfcal.training.directory import RunDirectory
 
 IMAGES = 16
 SAMPLER, STEPS = "dpm++2m", 12  # few evaluations, no noise of its own: pictures of two steps can be compared
 SHARE = 0.03  # of the time of training, which previews may take
+FEWEST = 100  # steps of a stage whose end is shown, though it is shorter than the time between pictures
 SHORT = 10.0  # seconds that the picture at the end may take in any case
 
 
@@ -54,10 +56,11 @@ class Previews:
         return "unconditional" if self.stage.role == "score" else None
 
     def due(self, step: int, steps: int, network: nn.Module) -> bool:
-        """At every so many steps and at the end of a stage that had so many, so long as they cost little."""
-        if not self.every or step < self.every or len(self.run.shape) != 3 or self.guide is None:
+        """At every so many steps and at the end of a stage that is worth a look, so long as they cost little."""
+        if not self.every or len(self.run.shape) != 3 or self.guide is None:
             return False
-        if step % self.every and step != steps:
+        at_the_end = step == steps >= min(self.every, FEWEST)
+        if step % self.every and not at_the_end:
             return False
         self.price = self.price or self._estimate(network)
         if step == steps and self.price <= SHORT:
@@ -90,7 +93,7 @@ class Previews:
         run, guide = self.run, self.guide
         y, names = classes_shown(len(run.classes)), run.classes
         if guide == "unconditional":
-            y, names = torch.zeros(IMAGES, dtype=torch.long), ("any class",)
+            y, names = torch.zeros(IMAGES, dtype=torch.long), (ANY_CLASS,)
         generator = Generator(
             networks={**self.networks, self.stage.role: network},
             noise=run.noise,

@@ -156,7 +156,9 @@ class StageTraining:
     def _go(self, stop: StopRequest, show_progress: bool) -> bool:
         """Whether it came to the last step."""
         learner, every = self.learner, self.run.settings.run
-        total, title = learner.settings.steps, f"{self.run.method.name} · {self.stage.name}"
+        total, stages = learner.settings.steps, [stage.name for stage in self.run.stages]
+        which = f" ({stages.index(self.stage.name) + 1} of {len(stages)})" if len(stages) > 1 else ""
+        title = f"{self.run.method.name} · {self.stage.name}{which}"
         show = show_progress and self.is_main and learner.step < total
         with bar(title, total, learner.step, show=show) as tick:
             for step in steps_of(self.stage, learner, self.objective, self.context, self.batches, self.seed):

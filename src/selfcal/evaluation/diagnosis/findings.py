@@ -112,21 +112,28 @@ def idle(m: Mapping[str, Any], c: Commands) -> Finding | None:
 
 
 def short(m: Mapping[str, Any], c: Commands) -> Finding | None:
-    for net in m["training"]["networks"]:
-        if net["is_short"]:
-            share, fell = net["steps"] / net["preset_steps"], ""
-            if net["halfway"] is not None:
-                fell = f"; its {net['loss']} was {net['halfway']:.3g} halfway and {net['end']:.3g} at the end"
-            return Finding(
-                "too-short",
-                FAULT,
-                f"the {net['name']} network was trained too briefly",
-                f"{net['steps']:,} steps are {share:.0%} of the preset's {net['preset_steps']:,}{fell}",
-                f"train it for the preset's {net['preset_steps']:,} steps",
-                c.anew(f"{net['role']}.steps={net['preset_steps']}"),
-                {"steps": net["steps"], "preset_steps": net["preset_steps"], "fall": net["fall"]},
-            )
-    return None
+    """All that were: a guide of full length for half a score model would mend nothing."""
+    nets = [net for net in m["training"]["networks"] if net["is_short"]]
+    if not nets:
+        return None
+    first, names = nets[0], " and the ".join(net["name"] for net in nets)
+    steps = " and ".join(f"{net['preset_steps']:,}" for net in nets)
+    return Finding(
+        "too-short",
+        FAULT,
+        f"the {names} network{' was' if len(nets) == 1 else 's were'} trained too briefly",
+        "; ".join(map(shortness, nets)),
+        f"train {'it' if len(nets) == 1 else 'them'} for the preset's {steps} steps",
+        c.anew(*(f"{net['role']}.steps={net['preset_steps']}" for net in nets)),
+        {"steps": first["steps"], "preset_steps": first["preset_steps"], "fall": first["fall"]},
+    )
+
+
+def shortness(net: Mapping[str, Any]) -> str:
+    share, fell = net["steps"] / net["preset_steps"], ""
+    if net["halfway"] is not None:
+        fell = f"; its {net['loss']} was {net['halfway']:.3g} halfway and {net['end']:.3g} at the end"
+    return f"{net['name']}: {net['steps']:,} steps are {share:.0%} of the preset's {net['preset_steps']:,}{fell}"
 
 
 # --- what came of it --------------------------------------------------------------------------------
