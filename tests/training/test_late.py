@@ -58,6 +58,22 @@ def test_what_comes_in_time_is_left_alone(tmp_path, monkeypatch, slower):
     assert run.settings.score.steps == pytest.approx(143, abs=1)
 
 
+def test_a_few_steps_are_not_taken_for_the_rule(tmp_path, monkeypatch):
+    """When the machine stood still for a moment, the first checkpoints come too soon to tell."""
+    machine = Machine(monkeypatch, 1.0)
+    real = Learner.advance
+
+    def advance(learner, *arguments):
+        machine.now += 0.5 if learner.step == 1 else 0.0
+        return real(learner, *arguments)
+
+    monkeypatch.setattr(Learner, "advance", advance)
+    run = selfcal.train(
+        "moons", "cg-sc-all", 0.03, tmp_path / "r", minutes=0.5, until="score", settings=SMALL | {"run.save_every": 5}
+    )
+    assert "replanned" not in run.config
+
+
 def test_without_minutes_nobody_looks_at_the_clock(tmp_path, monkeypatch):
     Machine(monkeypatch, slower=10.0)
     monkeypatch.setattr(fitting, "too_late", lambda *a: pytest.fail("asked"))
@@ -101,7 +117,7 @@ def test_killed_after_the_correction_it_ends_with_the_same_bits(tmp_path, monkey
     with monkeypatch.context() as patch:
         Machine(patch, slower=1.7)
         whole = trained(tmp_path / "whole", until="score")
-    assert [plan["reached"] for plan in whole.config["replanned"]] == [{"score": 20}]
+    assert [plan["reached"] for plan in whole.config["replanned"]] == [{"score": 40}]
     with monkeypatch.context() as patch:
         Machine(patch, slower=1.7)
         dying_after_the_correction(patch, saves)

@@ -131,6 +131,7 @@ def train_stages(
 ) -> None:
     """One after the other; a later one may build on the networks of those before."""
     networks: dict[str, nn.Module] = {}
+    pace = None if pace is None else pace.from_now()
     for stage in run.stages:
         if stage.role == "score" and run.own is not None:
             networks[stage.role] = run.trained(stage)  # a module of the user's own: nothing here could train it

@@ -33,6 +33,7 @@ WARM, FEWEST_MEASURED = 2, 3  # steps before the measurement, and in it
 FEWEST_STEPS = 20  # below which nothing is learned at all
 LEAST = 0.5  # of its planned steps, which a correction leaves a network
 LATE = 0.15  # of the time: what comes later than that is planned anew at a checkpoint
+ENOUGH = 0.1  # of the time, which steps must have been planned to take before they are judged by
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Pace:
     ends: float
     clock: Clock = time.monotonic
     done: Mapping[str, int] = field(default_factory=dict)  # steps by stage when it began
-    tolerance: float = math.inf  # seconds that it may come too late without being corrected on the way
+    whole: float = math.inf  # seconds in all, of which `LATE` and `ENOUGH` are parts
 
     @property
     def left(self) -> float:
@@ -54,10 +55,17 @@ class Pace:
         """How much longer what has been done took than it was planned to; a busy hour is not taken for the rule."""
         return min(2.0, max(0.5, (self.clock() - self.began) / planned)) if planned else 1.0
 
+    def planned(self, reached: Mapping[str, int]) -> float:
+        """The seconds that the steps since it began were planned to take."""
+        return sum(each * (reached.get(name, 0) - self.done.get(name, 0)) for name, each in self.seconds.items())
+
+    def from_now(self) -> Pace:
+        """What came between the plan and the first step says nothing of how long a step takes."""
+        return replace(self, began=self.clock())
+
     def as_seen(self, reached: Mapping[str, int]) -> Pace:
         """From here on, where the networks have taken so many steps: with the seconds that steps took until now."""
-        planned = sum(each * (reached.get(name, 0) - self.done.get(name, 0)) for name, each in self.seconds.items())
-        slowness = self.slowness(planned)
+        slowness = self.slowness(self.planned(reached))
         seconds = {name: each * slowness for name, each in self.seconds.items()}
         return replace(self, seconds=seconds, began=self.clock(), done=reached)
 
@@ -79,7 +87,7 @@ def paced(
     before, done = 0.0, dict[str, int]()
     if there is not None:
         before, done = had_before(there, stages, seconds), {stage.name: there.step_of(stage) for stage in stages}
-    pace = Pace(seconds, clock(), began + 60 * (minutes - before), clock, done, LATE * 60 * minutes)
+    pace = Pace(seconds, clock(), began + 60 * (minutes - before), clock, done, 60 * minutes)
     planned = wanted.settings if there is None else there.settings
     steps = steps_within(pace.left * (1 - RESERVE), stages, planned, seconds, done)
     if there is None:
@@ -203,10 +211,12 @@ def corrected(run: RunDirectory, finished: Iterable[str], pace: Pace) -> dict[st
 def too_late(run: RunDirectory, finished: Iterable[str], pace: Pace) -> bool:
     """Whether the plan would end so late, at the pace seen by now, that it should be corrected on the way."""
     done = reached(run, finished)
+    if pace.planned(done) < ENOUGH * pace.whole:
+        return False
     seconds = pace.as_seen(done).seconds
     steps = {stage.name: stage.settings(run.settings).steps for stage in run.stages}
     needed = sum((steps[name] - done[name]) * each for name, each in seconds.items())
-    return needed - pace.left > pace.tolerance
+    return needed - pace.left > LATE * pace.whole
 
 
 def in_words(wanted: Prepared, pace: Pace) -> str:

@@ -90,8 +90,7 @@ class StageTraining:
         pause: Pause = lambda: False,
     ) -> None:
         self.run, self.stage, self.context, self.batches = run, stage, context, batches
-        self.accelerator, self.on_step, self.team = accelerator, on_step, Team(accelerator)
-        self.pause = pause
+        self.accelerator, self.on_step, self.pause, self.team = accelerator, on_step, pause, Team(accelerator)
         self.previews = Previews(run, stage, context.networks, preview_every, accelerator.device)
         self.seed: int = run.config["seed"]
         self.folder = run.checkpoints(stage.name)
