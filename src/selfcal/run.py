@@ -401,7 +401,8 @@ def train(
     score: another run whose unconditional model is taken over instead of being trained.
     until: the stage after which to stop, for instance "score"; the same call without it goes on.
     steps: how long each network is trained; minutes: the time for all of them, from which their steps are planned.
-    A finished run is made longer by more of either. settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
+    A finished run is made longer by more of either, an unfinished one longer or shorter.
+    settings: {"terms.sc_weight": 10} or ["terms.sc_weight=10"].
     on_step: called as on_step(network, step, values) with every line of log.jsonl.
     track: "tensorboard", "wandb" or "trackio" (or several): told the same, the settings, and pictures on the way.
     """

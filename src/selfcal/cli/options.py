@@ -45,13 +45,17 @@ TestLabels = Annotated[
 RunOut = Annotated[Path, Parameter(help="The run directory to make or continue.")]
 Steps = Annotated[
     Whole | None,
-    Parameter(help="Training steps of each network, instead of the preset's; more than before make a run longer."),
+    Parameter(
+        help="Training steps of each network, instead of the preset's; more than before make a run longer, fewer an "
+        "unfinished one shorter."
+    ),
 ]
 Minutes = Annotated[
     float | None,
     Parameter(
         help="Time for training all networks, from which their steps are planned at this machine's speed; more than "
-        "before make a finished run longer. Sampling and evaluation come on top."
+        "before make a finished run longer, others than before an unfinished one longer or shorter. Sampling and "
+        "evaluation come on top."
     ),
 ]
 Preset = Annotated[str | None, Parameter(help="Settings to start from; by default the one that fits the data.")]

@@ -81,9 +81,16 @@ def plan_in_words(about: dict[str, Any]) -> dict[str, str]:
     if about["pace"]:
         each = ", ".join(f"{name} {seconds:.3g}" for name, seconds in about["pace"]["seconds"].items())
         words["planned"] = f"for {about['pace']['minutes']:g} minutes; seconds of a step: {each}"
-    before = [", ".join(f"{role} {steps}" for role, steps in steps.items()) for steps in about["lengthened"]]
-    words["lengthened"] = "; ".join(f"from {steps} steps" for steps in before)
+    words["lengthened"] = "; ".join(f"from {in_short(steps)} steps" for steps in about["lengthened"])
+    words["replanned"] = "; ".join(
+        f"from {in_short(plan['steps'])} steps at {in_short(plan['reached']) or 'the start'}"
+        for plan in about["replanned"]
+    )
     return {name: text for name, text in words.items() if text}
+
+
+def in_short(steps: dict[str, int]) -> str:
+    return ", ".join(f"{network} {number}" for network, number in steps.items())
 
 
 def settings_in_words(values: dict[str, Any]) -> str:

@@ -51,6 +51,7 @@ def describe(path: Path, config: dict[str, Any]) -> dict[str, Any]:
         "preset": config.get("preset"),
         "pace": config.get("pace"),
         "lengthened": config.get("lengthened", []),
+        "replanned": config.get("replanned", []),
         "step": steps,
         "steps": wanted,
         "finished": steps == wanted,

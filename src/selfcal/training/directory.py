@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from selfcal.core.devices import usual_device
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import check_inside, make_folder, surfaced, write_json
-from selfcal.core.settings import Settings
+from selfcal.core.settings import NETWORKS, Settings
 from selfcal.data.dataset import Dataset
 from selfcal.data.labels import judged_by, reveal
 from selfcal.data.memory import KEPT
@@ -28,7 +28,7 @@ from selfcal.diffusion.noise import Noise
 from selfcal.methods import table
 from selfcal.methods.stage import Method, Stage
 from selfcal.training import checkpoints, examples, records
-from selfcal.training.description import MARK, config_of, describe, journal_of
+from selfcal.training.description import MARK, config_of, describe, journal_of, stages_of
 from selfcal.training.journal import Journal
 from selfcal.training.lock import check_claim, differences, sole_owner
 from selfcal.training.own_model import own_model
@@ -39,7 +39,7 @@ MAY_DIFFER |= {"data.test"}  # nothing is trained on test images
 MAY_DIFFER |= {"settings.score.adopted.probe"}  # numbers that a network gave, on whatever machine
 MAY_DIFFER |= {"threads"}  # it goes on with those that are recorded
 MAY_DIFFER |= {"settings.run.preview_every"}  # pictures change nothing
-NOTES = ("preset", "asked", "pace", "lengthened")  # how the settings came about
+NOTES = ("preset", "asked", "pace", "lengthened", "replanned")  # how the settings came about
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,9 @@ def unlike(there: RunDirectory, config: dict[str, Any]) -> list[str]:
     """Names of what two runs differ in, of all that training depends on."""
     complete = {"settings": there.settings.model_dump(mode="json")}  # settings added since have their defaults
     a, b = ({k: v for k, v in c.items() if k not in NOTES} for c in (there.config | complete, config))
-    return sorted(set(differences(a, b)) - MAY_DIFFER)
+    roles = {stage.role for one in (there.config, config) for stage in stages_of(one)}
+    absent = tuple(f"settings.{role}." for role in NETWORKS if role not in roles)  # networks that neither of them has
+    return sorted(name for name in {*differences(a, b)} - MAY_DIFFER if not name.startswith(absent))
 
 
 def divergence_in_words(report: dict[str, Any]) -> str:

@@ -21,16 +21,16 @@ from selfcal.training import processes
 from selfcal.training.directory import MARK, RunDirectory, claimed, open_directory
 from selfcal.training.donor import Donor
 from selfcal.training.learned import IDLE, idle_in_words, learned
-from selfcal.training.longer import in_words as longer_in_words
-from selfcal.training.longer import lengthened, longer
-from selfcal.training.pace import Pace, corrected, paced
+from selfcal.training.longer import in_words as length_in_words
+from selfcal.training.longer import plans_before, steps_by_role, with_other_length
+from selfcal.training.pace import Pace, corrected, paced, reached, too_late
 from selfcal.training.pace import in_words as pace_in_words
 from selfcal.training.plan import check_shares
-from selfcal.training.processes import wait_for_everyone
+from selfcal.training.processes import reduced, wait_for_everyone
 from selfcal.training.pseudo_labels import complete
 from selfcal.training.request import Prepared
 from selfcal.training.signals import StopRequest, stop_requests
-from selfcal.training.stage import Batches, Diverged, OnStep, StageTraining
+from selfcal.training.stage import Batches, Diverged, OnStep, Pause, StageTraining
 from selfcal.training.threads import as_recorded
 from selfcal.training.tracking import Tracking
 
@@ -56,7 +56,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
         if accelerator.is_main_process:
             config = wanted.config(None if donor is None else donor.sha256)
             notes = {} if pace is None else {"pace": {"minutes": wanted.request.minutes, "seconds": dict(pace.seconds)}}
-            held.enter_context(claimed(out, config | notes, amended))
+            held.enter_context(claimed(out, config | notes, with_other_length))
         wait_for_everyone(accelerator)
         own = None if donor is None else donor.network
         run = open_directory(out, own)
@@ -78,7 +78,7 @@ def fit(wanted: Prepared, out: Path, donor: Donor | None = None, watching: Watch
             watching = tracked(watching, run, held)
         stop = prepared_process(run, held, accelerator)
         try:
-            train_stages(run, wanted, accelerator, stop, watching, pace if there is None else None)
+            train_stages(run, wanted, accelerator, stop, watching, pace)
         except Diverged as divergence:
             if accelerator.is_main_process:
                 run.write("diverged.json", divergence.report)
@@ -94,17 +94,12 @@ def prepared_process(run: RunDirectory, held: ExitStack, accelerator: Accelerato
     return stop
 
 
-def amended(there: RunDirectory, config: dict[str, Any], differing: list[str]) -> dict[str, Any] | None:
-    """A run that is there may be made longer; nothing else of it changes."""
-    return lengthened(there, config) if longer(there, config, differing) else None
-
-
 def say_plan(run: RunDirectory, there: RunDirectory | None, wanted: Prepared, pace: Pace | None) -> None:
-    """What was planned, and what making a run longer means."""
+    """What was planned, and what another length means for a run that was there."""
     if pace is not None:
         say(pace_in_words(wanted, pace))
-    steps = {stage.role: stage.settings(run.settings).steps for stage in run.stages}
-    for sentence in [] if there is None else longer_in_words(there, steps):
+    asked = {stage.role: stage.settings(wanted.settings).steps for stage in run.stages}
+    for sentence in [] if there is None else length_in_words(there, steps_by_role(run), asked):
         say(f"{run.path}, {sentence}")
 
 
@@ -136,19 +131,25 @@ def train_stages(
 ) -> None:
     """One after the other; a later one may build on the networks of those before."""
     networks: dict[str, nn.Module] = {}
+    pace = None if pace is None else pace.from_now()
     for stage in run.stages:
         if stage.role == "score" and run.own is not None:
             networks[stage.role] = run.trained(stage)  # a module of the user's own: nothing here could train it
             continue
         if pace is not None and networks and stage.role not in networks:
-            run = with_corrected_steps(run, networks, pace, accelerator)
+            run, pace = with_corrected_steps(run, networks, pace, accelerator)
         pool = Pool(wanted.labels)
         if stage.pseudo_labels:
             pool = with_pseudo_labels(run, stage, networks["classifier"], wanted, accelerator)
-        context = Context(run.settings, pool.label_fraction, dict(networks))
-        batches, every = Batches(wanted.data.x, pool), wanted.settings.run.preview_every
-        training = StageTraining(run, stage, context, batches, accelerator, watching.on_step, every)
-        networks[stage.role] = training.finish(stop, bool(watching.show_progress))
+        batches, every, trained = Batches(wanted.data.x, pool), wanted.settings.run.preview_every, None
+        while trained is None:
+            context = Context(run.settings, pool.label_fraction, dict(networks))
+            late = never if pace is None or stage.role in networks else lateness(run, networks, pace, accelerator)
+            training = StageTraining(run, stage, context, batches, accelerator, watching.on_step, every, late)
+            trained = training.finish(stop, bool(watching.show_progress))
+            if trained is None and pace is not None:
+                run, pace = with_corrected_steps(run, networks, pace, accelerator, stage)
+        networks[stage.role] = trained
         if accelerator.is_main_process:
             fraction = learned(run.journal.lines()).get(stage.name, {}).get("sc_fraction", 0.0)
             if fraction > IDLE:
@@ -157,17 +158,43 @@ def train_stages(
             break
 
 
+def never() -> bool:
+    return False
+
+
+def lateness(run: RunDirectory, finished: Mapping[str, nn.Module], pace: Pace, accelerator: Accelerator) -> Pause:
+    """Whether the run comes too late, by the clock of the main process."""
+    roles = {*finished}
+
+    def agreed() -> bool:
+        vote = float(accelerator.is_main_process and too_late(run, roles, pace))
+        return bool(reduced(accelerator, torch.tensor([vote], device=accelerator.device), "sum") > 0)
+
+    return agreed
+
+
 def with_corrected_steps(
-    run: RunDirectory, begun: Mapping[str, nn.Module], pace: Pace, accelerator: Accelerator
-) -> RunDirectory:
-    """Before networks begin: their steps in view of the time that is left. Noted in config.json before it is true."""
+    run: RunDirectory,
+    finished: Mapping[str, nn.Module],
+    pace: Pace,
+    accelerator: Accelerator,
+    under_way: Stage | None = None,
+) -> tuple[RunDirectory, Pace]:
+    """When a network begins, or is late: the steps of all that are not finished, in view of the time that is left.
+
+    Noted in config.json before it is true. Returns the pace as it has been seen, too.
+    """
     if accelerator.is_main_process:
-        steps = corrected(run, begun, pace)
-        run.write(MARK, run.config | {"settings": run.settings.with_steps(steps).model_dump(mode="json")})
+        steps = corrected(run, finished, pace)
+        notes = {} if under_way is None else plans_before(run)
+        run.write(MARK, run.config | notes | {"settings": run.settings.with_steps(steps).model_dump(mode="json")})
         words = ", ".join(f"{role} {getattr(run.settings, role).steps:,} → {n:,} steps" for role, n in steps.items())
-        say(f"{run.path}: with {max(0.0, pace.left) / 60:.3g} minutes left, {words}")
+        why = (
+            "" if under_way is None else f"slower than planned at step {run.step_of(under_way):,} of {under_way.name}; "
+        )
+        say(f"{run.path}: {why}with {max(0.0, pace.left) / 60:.3g} minutes left, {words}")
     wait_for_everyone(accelerator)
-    return open_directory(run.path, run.own)
+    return open_directory(run.path, run.own), pace.as_seen(reached(run, finished))
 
 
 def with_pseudo_labels(

@@ -48,6 +48,13 @@ class PaceRecord(Record):
     seconds: dict[str, float]
 
 
+class PlanBefore(Record):
+    """A plan that was changed on the way: its steps by role, and where each network was then."""
+
+    steps: dict[str, Count]
+    reached: dict[str, Count]
+
+
 class Config(Record):
     """config.json."""
 
@@ -63,6 +70,7 @@ class Config(Record):
     asked: Asked | None = None  # older runs do not tell
     pace: PaceRecord | None = None
     lengthened: list[dict[str, Count]] = Field(default_factory=list)  # the steps at which it had been finished before
+    replanned: list[PlanBefore] = Field(default_factory=list)
 
 
 class Divergence(Record):

@@ -37,6 +37,8 @@ LOWER = 0.5  # what a rollback multiplies the learning rate by
 
 OnStep = Callable[[str, int, Mapping[str, Any]], None]
 """Called with every line of log.jsonl: the network, its step, and the values by name."""
+Pause = Callable[[], bool]
+"""Asked at every scheduled checkpoint but the last: whether to stop there for a new plan, the same in all processes."""
 
 
 class Diverged(Exception):
@@ -85,9 +87,10 @@ class StageTraining:
         accelerator: Accelerator,
         on_step: OnStep | None = None,
         preview_every: int = 0,
+        pause: Pause = lambda: False,
     ) -> None:
         self.run, self.stage, self.context, self.batches = run, stage, context, batches
-        self.accelerator, self.on_step, self.team = accelerator, on_step, Team(accelerator)
+        self.accelerator, self.on_step, self.pause, self.team = accelerator, on_step, pause, Team(accelerator)
         self.previews = Previews(run, stage, context.networks, preview_every, accelerator.device)
         self.seed: int = run.config["seed"]
         self.folder = run.checkpoints(stage.name)
@@ -101,8 +104,8 @@ class StageTraining:
     def scheduled(self, step: int) -> bool:
         return step % self.run.settings.run.save_every == 0 or step == self.stage.settings(self.run.settings).steps
 
-    def finish(self, stop: StopRequest, show_progress: bool) -> nn.Module:
-        """To the last step, rolling back where it must; returns the average, frozen."""
+    def finish(self, stop: StopRequest, show_progress: bool) -> nn.Module | None:
+        """To the last step, rolling back where it must; returns the average, frozen, or None where it paused."""
         self._resume()
         if self.is_main:
             self.journal.rewind(self.stage.name, self.learner.step, len(self.rollbacks))
@@ -110,9 +113,9 @@ class StageTraining:
                 self._thin_out()  # a killed process may have saved a checkpoint and not come to this
         while True:
             try:
-                self._go(stop, show_progress)
+                done = self._go(stop, show_progress)
                 wait_for_everyone(self.accelerator)
-                return self.learner.average.module.eval().requires_grad_(False)
+                return self.learner.average.module.eval().requires_grad_(False) if done else None
             except Diverged as divergence:
                 if len(self.rollbacks) == MOST_ROLLBACKS:
                     self._log(divergence.step, {"event": DIVERGED, **divergence.values})
@@ -149,7 +152,8 @@ class StageTraining:
         self.rollbacks = rollbacks
         self.learner.lr_factor = LOWER ** len(rollbacks)
 
-    def _go(self, stop: StopRequest, show_progress: bool) -> None:
+    def _go(self, stop: StopRequest, show_progress: bool) -> bool:
+        """Whether it came to the last step."""
         learner, every = self.learner, self.run.settings.run
         total, stages = learner.settings.steps, [stage.name for stage in self.run.stages]
         which = f" ({stages.index(self.stage.name) + 1} of {len(stages)})" if len(stages) > 1 else ""
@@ -173,6 +177,9 @@ class StageTraining:
                     raise Interrupted(
                         f"stopped after step {step.number} of {total} of the {self.stage.name} network, which is saved"
                     )
+                if save and step.number < total and self.pause():
+                    return False
+        return True
 
     def _note(self, losses: Mapping[str, float]) -> str:
         """Beside the bar: the losses, and where the newest picture is."""
