@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
+import threading
 from typing import NoReturn
 
 from cyclopts import CycloptsError
@@ -79,6 +81,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         refuse("the memory of this machine is used up; a smaller batch (--set), --count or network may fit")
     except KeyboardInterrupt as interruption:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is leaving; a second one would only spoil the exit code
         typed = sys.argv[1:] if arguments is None else arguments
         problem_console.print(stopped(interruption, typed), soft_wrap=True)
         sys.exit(130)

@@ -18,6 +18,7 @@ import torch
 from accelerate import Accelerator
 
 from selfcal.core.errors import SelfcalError
+from selfcal.core.progress import say
 from selfcal.core.settings import Settings
 from selfcal.methods.stage import Stage
 from selfcal.training import processes
@@ -83,6 +84,8 @@ def paced(
         return wanted, None
     began = clock()
     stages = [s for s in wanted.method.stages(wanted.settings) if not (taken_over and s.name == "score")]
+    if accelerator.is_main_process:
+        say(f"measuring how fast this machine takes steps, for about {MEASURING * 60 * minutes:.0f} s")
     seconds = measured(wanted, {s.name for s in stages}, MEASURING * 60 * minutes, accelerator, clock)
     before, done = 0.0, dict[str, int]()
     if there is not None:
