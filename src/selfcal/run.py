@@ -275,8 +275,8 @@ class Run:
             rest = "; until then: --guide unconditional" if begun == {"score"} else ""
             how = "wait for it" if (owned := is_owned(self.path)) else "give the train command again to go on"
             raise SelfcalError(
-                f"{self.path} {'is being trained' if owned else 'was stopped'}, and its {missing[0]} network has not "
-                f"begun; {how}{rest}"
+                f"{self.path} {'is being trained' if owned else 'was stopped'}, and its {missing[0]} network has no "
+                f"checkpoint yet; {how}{rest}"
             )
 
     def classes_named(self, text: str) -> list[int | str]:

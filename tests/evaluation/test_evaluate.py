@@ -13,6 +13,7 @@ import torch
 
 import selfcal
 from command_line import typed_unwrapped as typed
+from selfcal.cli.evaluate import print_other_counts
 from selfcal.core.errors import SelfcalError
 from selfcal.core.team import ALONE
 from selfcal.data.dataset import Dataset
@@ -372,3 +373,21 @@ def test_a_judges_training_goes_on_where_it_was_stopped(monkeypatch):
 )
 def test_a_distance_that_is_the_same_at_every_scale_decides_nothing(values, tied):
     assert decides_nothing([{"scale": i, "label_free_fid": value} for i, value in enumerate(values)]) is tied
+
+
+def test_agreement_of_every_class_where_no_judge_knows_them():
+    """A second classifier that takes everything for class 0: all of that one, none of the others."""
+    data = load_data("digits")
+    judge = extractors.Features("x", "0" * 64, lambda x: x.flatten(1), second=lambda x: torch.eye(10)[[0] * len(x)])
+    samples = Samples(data.x[:40], torch.arange(40) % 10, data.classes, {})
+    rows = Reference(data, judge).by_class(samples)
+    assert [row["agreement"] for row in rows] == [1.0] + [0.0] * 9
+
+
+def test_counts_that_do_not_compare_are_said(capsys):
+    print_other_counts({"results": [{"samples": 50}], "earlier": [{"results": [{"samples": 300}]}]})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "earlier evaluations had 300 samples" in said
+    assert "--count 300" in said
+    print_other_counts({"results": [{"samples": 50}], "earlier": [{"results": [{"samples": 50}]}, {"results": []}]})
+    assert capsys.readouterr().out == ""

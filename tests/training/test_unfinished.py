@@ -70,7 +70,7 @@ def test_without_its_guide_it_samples_unguided(without_guide, capsys):
     run = selfcal.load(without_guide)
     with pytest.raises(SelfcalError, match=r"was stopped, and its classifier .* again to go on; .* unconditional"):
         run.sample(count=2, steps=2)
-    with pytest.raises(SelfcalError, match="its classifier network has not begun"):
+    with pytest.raises(SelfcalError, match="its classifier network has no checkpoint yet"):
         run.evaluate()
     with pytest.raises(SelfcalError, match="unknown class '33'"):  # a wrong name is told before
         run.sample(classes="33", count=2, steps=2)

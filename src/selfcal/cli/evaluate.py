@@ -98,6 +98,7 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
     print_classes(report["results"])
     earlier = len(report["earlier"])
     say(f"written to {run.path / 'metrics.json'}" + (f", beside {earlier} earlier evaluation(s)" if earlier else ""))
+    print_other_counts(report)
     print_choice(run, report)
     if len(report["results"]) > 1:
         from selfcal.report.figures import guidance_curve
@@ -105,6 +106,17 @@ def print_report(run: Run, report: dict[str, Any]) -> None:
         figure = run.path / "guidance.svg"
         write_text(figure, guidance_curve(report["results"]))
         say(f"density, coverage and intra-FID over the scales: {figure}")
+
+
+def print_other_counts(report: dict[str, Any]) -> None:
+    """A plan that follows the machine's speed may draw fewer samples than the last time, and look worse by that."""
+    count = report["results"][0]["samples"]
+    others = {row["samples"] for earlier in report["earlier"] for row in earlier["results"]} - {count}
+    if others:
+        say(
+            f"earlier evaluations had {' and '.join(f'{n:,}' for n in sorted(others))} samples: distances of different "
+            f"counts do not compare; --count {max(others)} makes them"
+        )
 
 
 def print_choice(run: Run, report: dict[str, Any]) -> None:

@@ -132,9 +132,10 @@ class Reference:
         """The chief numbers of every class by itself, where they can be told."""
         fake, rows = self.judge.embed(samples.x), []
         seen = None if self.judge.classify is None else self.judge.classify(samples.x)
+        second = None if self.judge.second is None else self.judge.second(samples.x)
         for c, name in enumerate(self.classes):
             members, side = samples.y == c, self.of_class.get(c)
-            if not members.any() or (side is None and seen is None):
+            if not members.any() or (side is None and seen is None and second is None):
                 continue
             alone, row = Groups.in_turn(int(members.sum()), 1), dict[str, Any]({"class": name})
             if side is not None and len(alone.of) > 1:
@@ -143,6 +144,8 @@ class Reference:
                 row |= {} if near is None else {"intra_density": near[0], "intra_coverage": near[1]}
             if seen is not None:
                 row["accuracy"] = metrics.generation_accuracy(seen[members], samples.y[members])
+            if second is not None:
+                row["agreement"] = metrics.generation_accuracy(second[members], samples.y[members])
             rows.append(row)
         return rows
 

@@ -30,7 +30,7 @@ from selfcal.methods.stage import Method, Stage
 from selfcal.training import checkpoints, examples, records
 from selfcal.training.description import MARK, config_of, describe, journal_of, stages_of
 from selfcal.training.journal import Journal
-from selfcal.training.lock import check_claim, differences, sole_owner
+from selfcal.training.lock import check_claim, differences, is_owned, sole_owner
 from selfcal.training.own_model import own_model
 
 MAY_DIFFER = {"selfcal", "data.source", "labels"}  # versions and paths; the hashes beside them must agree
@@ -171,10 +171,8 @@ class RunDirectory:
             raise SelfcalError(f"{self.path} diverged: {divergence_in_words(self.diverged)}")
         last = {stage.role: stage for stage in self.stages if self.step_of(stage)}
         if not last:
-            first = self.stages[0]
-            raise SelfcalError(
-                f"{self.checkpoints(first.name)} holds no checkpoint yet; run the train command again to continue it"
-            )
+            how = "it is being trained" if is_owned(self.path) else "run the train command again to continue it"
+            raise SelfcalError(f"{self.checkpoints(self.stages[0].name)} holds no checkpoint yet; {how}")
         return {role: self.trained(stage) for role, stage in last.items()}
 
     def trained(self, stage: Stage) -> nn.Module:

@@ -33,6 +33,7 @@ RESERVE = 0.04  # of the time, for previews, checkpoints and the log
 WARM, FEWEST_MEASURED = 2, 3  # steps before the measurement, and in it
 FEWEST_STEPS = 20  # below which nothing is learned at all
 LEAST = 0.5  # of its planned steps, which a correction leaves a network
+ROUGH = 0.4  # of the preset's steps, below which that is said before the training and not after it
 LATE = 0.15  # of the time: what comes later than that is planned anew at a checkpoint
 ENOUGH = 0.1  # of the time, which steps must have been planned to take before they are judged by
 
@@ -47,6 +48,7 @@ class Pace:
     clock: Clock = time.monotonic
     done: Mapping[str, int] = field(default_factory=dict)  # steps by stage when it began
     whole: float = math.inf  # seconds in all, of which `LATE` and `ENOUGH` are parts
+    share: float = 1.0  # of the preset's steps, the least that a network gets
 
     @property
     def left(self) -> float:
@@ -95,6 +97,7 @@ def paced(
     steps = steps_within(pace.left * (1 - RESERVE), stages, planned, seconds, done)
     if there is None:
         check_enough(steps, minutes)
+        pace = replace(pace, share=min(n / getattr(planned, role).steps for role, n in steps.items()))
     else:
         check_left(there, stages, pace, before, steps)
     return wanted.with_steps(steps), pace
@@ -229,9 +232,10 @@ def in_words(wanted: Prepared, pace: Pace) -> str:
         if (each := pace.seconds.get(stage.name)) is not None:
             steps = stage.settings(wanted.settings).steps
             parts.append(f"{stage.name} to step {steps:,} at {each:.3g} s each")
+    rough = f" That is {pace.share:.0%} of the preset's steps: pictures will be rough." if pace.share < ROUGH else ""
     return (
         f"{wanted.request.minutes:g} minutes of training in all: {', '.join(parts)}, measured on this machine; "
-        "the steps keep the proportions of the preset. Sampling and evaluation come on top."
+        f"the steps keep the proportions of the preset. Sampling and evaluation come on top.{rough}"
     )
 
 

@@ -12,7 +12,7 @@ from selfcal.training.directory import RunDirectory
 from selfcal.training.learned import IDLE, learned
 
 FALLING = ("sc_fraction", "dsm_fraction", "ce")  # tell whether a network was still learning; the first that is logged
-SHORT, NEXT_TO_NONE = 0.5, 0.2  # of the preset's steps: few, if it was still learning; few in any case
+SHORT, NEXT_TO_NONE = 0.5, 0.25  # of the preset's steps: few, if it was still learning; few in any case
 STILL = 0.05  # a loss that fell by so much in the second half of a training was still falling
 
 
