@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+import selfcal
 import tallies
-from small import LONG
+from small import LONG, SETTINGS
 
 FEWEST_KILLS = 1000  # in the long form, over all commands
 
@@ -19,6 +21,15 @@ usual = {
 settings.register_profile("short", max_examples=40, derandomize=True, database=None, **usual)
 settings.register_profile("long", max_examples=2000, print_blob=True, **usual)
 settings.load_profile("long" if LONG else "short")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    """A run of images of two classes, hardly trained."""
+    rng, shelf = np.random.default_rng(0), tmp_path_factory.mktemp("images")
+    np.savez(shelf / "d.npz", x=rng.integers(0, 255, (40, 1, 8, 8), dtype=np.uint8), y=np.arange(40) % 2)
+    tiny = {key: value for key, value in SETTINGS.items() if not key.startswith("run.")}
+    return selfcal.train(shelf / "d.npz", "cg", "4/class", shelf / "run", steps=2, settings=tiny)
 
 
 @pytest.fixture

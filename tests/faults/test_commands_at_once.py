@@ -85,14 +85,6 @@ def test_two_samplings_get_folders_of_their_own(tmp_path, images):
 FEW = {"count": 4, "steps": 2}
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    rng, shelf = np.random.default_rng(0), tmp_path_factory.mktemp("images")
-    np.savez(shelf / "d.npz", x=rng.integers(0, 255, (40, 1, 8, 8), dtype=np.uint8), y=np.arange(40) % 2)
-    tiny = {key: value for key, value in small.SETTINGS.items() if not key.startswith("run.")}
-    return selfcal.train(shelf / "d.npz", "cg", "4/class", shelf / "run", steps=2, settings=tiny)
-
-
 def test_the_second_of_two_outputs_of_one_name_is_refused(tmp_path, images):
     from selfcal.diffusion.sample_files import write
 

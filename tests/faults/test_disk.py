@@ -142,14 +142,6 @@ def test_data_that_vanished(tmp_path):
     assert small.contents(out) == before
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory):
-    rng, shelf = np.random.default_rng(0), tmp_path_factory.mktemp("images")
-    np.savez(shelf / "d.npz", x=rng.integers(0, 255, (40, 1, 8, 8), dtype=np.uint8), y=np.arange(40) % 2)
-    tiny = {key: value for key, value in small.SETTINGS.items() if not key.startswith("run.")}
-    return selfcal.train(shelf / "d.npz", "cg", "4/class", shelf / "run", steps=2, settings=tiny)
-
-
 def test_other_commands_on_a_full_disk(small_disk, images):
     """One sentence, nothing half-written and nothing in the way; also where a library of others does the writing."""
     place, mount = small_disk

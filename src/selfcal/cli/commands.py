@@ -82,7 +82,8 @@ def main(arguments: list[str] | None = None) -> None:
         refuse("the memory of this machine is used up; a smaller batch (--set), --count or network may fit")
     except KeyboardInterrupt as interruption:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is leaving; a second one would only spoil the exit code
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # it is leaving; another one would only spoil the exit code
         typed = sys.argv[1:] if arguments is None else arguments
         problem_console.print(stopped(interruption, typed), soft_wrap=True)
         sys.exit(130)

@@ -6,18 +6,24 @@ html        the same, and no tag, attribute or entity begins
 latex       the same, and no command, group or formula begins
 markdown    the same on one line, and no emphasis, code, link, tag, entity or table begins
 figure      the same, and matplotlib sees no formula and hides no name
+table       as they are, for programs to read (CSV), and no cell or row begins
 
-What a file or folder may be called is decided where samples are written (diffusion/sample_files.py), and tables (CSV)
-and JSON are written by their own libraries.
+What a file or folder may be called is decided where samples are written (diffusion/sample_files.py), and JSON is
+written by its own library.
 """
 
 from __future__ import annotations
 
 import codecs
+import csv
+import io
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
+
+from selfcal.core.errors import SelfcalError
 
 # Invisible, and able to turn the reading order around: a name could pretend to be another.
 DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\ufeff")
@@ -146,3 +152,18 @@ PLAIN_LETTERS = "selfcal.plain-letters"
 """What streams do with characters that they have no code for: λ becomes lambda, and a stranger's letter a question
 mark."""
 codecs.register_error(PLAIN_LETTERS, _in_plain_letters)
+
+
+def table(rows: Iterable[Sequence[object]]) -> str:
+    """A CSV whose lines end in \\n. Every cell is read back as it is: also one with a \\r, which Python's writer
+    leaves bare unless lines end in it, and every reader takes for the end of a row."""
+    lines = []
+    for row in rows:
+        if any("\0" in str(cell) for cell in row):
+            raise SelfcalError(
+                f"a name holds a zero byte, which no table can hold: {terminal(' '.join(map(str, row)))}"
+            )
+        stream = io.StringIO()
+        csv.writer(stream, lineterminator="\r\n").writerow(row)
+        lines.append(stream.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from selfcal.core import escapes
 from selfcal.core.errors import SelfcalError, listed
 from selfcal.data.limits import LARGEST_TEXT
 
@@ -134,8 +135,4 @@ def _from_entries(cells: list[str], is_example: Callable[[str], bool], path: Pat
 
 def as_table(rows: Iterable[tuple[str, str]]) -> str:
     """(file, label) as a CSV that `read_rows` reads back; "" where nobody knows the label yet."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("file", "label"))
-    writer.writerows(rows)
-    return stream.getvalue()
+    return escapes.table([("file", "label"), *rows])

@@ -37,8 +37,8 @@ def print_results(
     for r in [r for r in results if r["intervals"] and (r["chosen"] or len(results) == 1)]:
         console.print(f"95 % intervals at {strength} = {r['scale']:g}: {', '.join(spans(r, shown))}")
     console.print(meaning(results[0]))
-    for sentence in [verdict(r, classes) for r in results if r["chosen"] and classes]:
-        console.print(sentence) if sentence else None
+    for sentence in filter(None, (verdict(r, classes) for r in results if r["chosen"] and classes)):
+        console.print(sentence)
 
 
 def spans(r: dict[str, Any], shown: Sequence[Column]) -> list[str]:

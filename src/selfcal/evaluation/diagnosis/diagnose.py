@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from selfcal.core import escapes
 from selfcal.core.files import file_sha256, surfaced, write_arrays, write_json, write_text
 from selfcal.core.version import __version__
 from selfcal.evaluation.diagnosis.commands import Commands
@@ -57,11 +56,8 @@ class Diagnosis:
 
 def as_table(suspects: list[dict[str, Any]]) -> str:
     """file,label,instead,odds."""
-    stream = io.StringIO()
-    rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["file", "label", "instead", "odds"])
-    rows.writerows([s["name"], s["label"], s["instead"], f"{s['odds']:.3g}"] for s in suspects)
-    return stream.getvalue()
+    rows = [(s["name"], s["label"], s["instead"], f"{s['odds']:.3g}") for s in suspects]
+    return escapes.table([("file", "label", "instead", "odds"), *rows])
 
 
 def in_words(diagnosis: Diagnosis) -> str:

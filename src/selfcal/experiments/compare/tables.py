@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,9 +118,7 @@ def calibration_html(summary: Summary) -> dict[str, Any]:
 
 def table_csv(summary: Summary) -> str:
     """A line per method, choice of labels and metric, with everything a plot needs."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["method", "labels", "labelled", "metric", "mean", "half_interval_95", "seeds", "values", "scales"])
+    rows = [["method", "labels", "labelled", "metric", "mean", "half_interval_95", "seeds", "values", "scales"]]
     for method in summary.methods:
         for y in summary.labels:
             results = summary.of(method, y)
@@ -132,9 +128,9 @@ def table_csv(summary: Summary) -> str:
                 if estimate is not None:
                     values = " ".join(f"{v:.6g}" for v in estimate.values)
                     reach = "" if estimate.reach is None else f"{estimate.reach:.6g}"
-                    head = [method, y, summary.labelled[y], column.key, f"{estimate.mean:.6g}", reach]
-                    writer.writerow([*head, seeds, values, strengths])
-    return stream.getvalue()
+                    head = [method, y, str(summary.labelled[y]), column.key, f"{estimate.mean:.6g}", reach]
+                    rows.append([*head, seeds, values, strengths])
+    return escapes.table(rows)
 
 
 def print_tables(console: Console, summary: Summary) -> None:
