@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_said():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "nowhere is not a run directory"),
+        (["nowhere"], "nowhere does not exist; the folder of a run"),
         (["{run}", "{run}"], "named twice"),
         (["{run}", "--token", "short"], "at least 16"),
         (["{run}", "--port", "1.5"], "not a whole number"),

@@ -155,7 +155,7 @@ BAD = {
     "bad setting": (("train", "digits", "--set", "score.width=wide"), "score.width = 'wide'"),
     "bad steps": (("train", "digits", "--steps", "0"), "score.steps = 0"),
     "unknown preset": (("train", "digits", "--preset", "cifar"), "unknown preset"),
-    "missing score run": (("train", "digits", "--score", "nowhere"), "not a run directory"),
+    "missing score run": (("train", "digits", "--score", "nowhere"), "does not exist; the folder of a run"),
 }
 
 
@@ -225,7 +225,8 @@ def test_bad_sampling_and_evaluation_input(capsys, digits_run, tmp_path):
         (("evaluate", run, "--scales", "-1"), "at least 0"),
         (("evaluate", run, "--count", "5"), "at least 2 images for each"),
         (("evaluate", run, "--features", "fid"), "unknown feature extractor"),
-        (("show", tmp_path / "gone"), "not a run directory"),
+        (("show", tmp_path / "gone"), "gone does not exist; the folder of a run"),
+        (("presets", "x"), "x: more than this command takes"),
         (("shwo",), "shwo"),
         (("train",), "DATA"),
     ]:

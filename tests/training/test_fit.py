@@ -139,7 +139,7 @@ def test_a_score_model_is_shared(tmp_path):
     assert not [line for line in (run.path / "log.jsonl").read_text().splitlines() if '"score"' in line]
     shutil.rmtree(tmp_path / "a")
     assert len(selfcal.load(run.path).sample(count=2, steps=2)) == 2
-    with pytest.raises(SelfcalError, match="is not a run directory"):
+    with pytest.raises(SelfcalError, match="a does not exist; the folder of a run"):
         trained(tmp_path / "c", score=tmp_path / "a")
     with pytest.raises(SelfcalError, match="other data"):
         trained(tmp_path / "c", data="digits", score=tmp_path / "b")

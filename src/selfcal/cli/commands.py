@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import NoReturn
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 from rich.text import Text
 
 from selfcal.cli import (
@@ -67,6 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
     encode_anything()
     try:
         app(arguments, exit_on_error=False, print_error=False)
+    except UnusedCliTokensError as error:
+        refuse(f"{' '.join(error.unused_tokens or ())}: more than this command takes; see --help")
     except (SelfcalError, CycloptsError) as error:
         refuse(str(error))
     except BrokenPipeError:  # `selfcal show … | head`: the reader has seen enough

@@ -94,6 +94,7 @@ def _unknown(name: str, path: Path) -> SelfcalError:
     if path.exists():
         return SelfcalError(f"{path} is neither a folder of images nor an .npz file")
     here = [entry.name for entry in Path().iterdir() if entry.is_dir() or entry.suffix.lower() == ".npz"]
-    if near := get_close_matches(name, here, n=1):
+    near = get_close_matches(name, [*here, *SOURCES], n=1)
+    if near and near[0] in here:
         return SelfcalError(f"there is no folder or file {name!r} here; did you mean {near[0]!r}?")
     return SelfcalError(f"{unknown('data', name, [*SOURCES])}; or give a folder of images or an .npz file")

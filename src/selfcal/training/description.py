@@ -18,6 +18,8 @@ MARK = "config.json"
 
 def config_of(path: Path) -> dict[str, Any]:
     """Its config.json, with a method that there is."""
+    if not path.exists():
+        raise SelfcalError(f"{path} does not exist; the folder of a run is needed")
     if not (path / MARK).is_file():
         raise SelfcalError(f"{path} is not a run directory: it has no {MARK}")
     config = records.read_config(path / MARK)
