@@ -147,9 +147,14 @@ def test_truncated_image_is_refused(tmp_path):
         load_data(tmp_path)
 
 
-def test_unknown_data_names_the_nearest(tmp_path):
+def test_unknown_data_names_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dist").mkdir()  # near, but not as near
     with pytest.raises(SelfcalError, match="did you mean 'digits'"):
         load_data("digts")
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(SelfcalError, match="no folder or file 'photso' here; did you mean 'photos'"):
+        load_data("photso")
     (tmp_path / "f.txt").write_text("")
     with pytest.raises(SelfcalError, match="neither a folder"):
         load_data(tmp_path / "f.txt")

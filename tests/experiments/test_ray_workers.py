@@ -188,6 +188,10 @@ def test_a_comparison_on_a_cluster_is_that_of_the_local_pool(cluster, tmp_path):
         (["--on", "ray", "--needs", "cpus=0"], "is not of the form"),
         (["--on", "ray", "--needs", "gpus=1"], "a cell needs 1 CPU(s) and 1 GPU(s), and the cluster has 1 CPUs"),
         (["--on", "ray:far.invalid:6379"], "no Ray cluster answers at far.invalid:6379 ("),
+        (
+            ["--on", "ray:127.0.0.1:1"],  # where nobody listens
+            "no Ray cluster answers at 127.0.0.1:1 ([Errno 111] Connection refused); start one with `ray start --head`",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_writes_nothing(cluster, tmp_path, capsys, options, words):
