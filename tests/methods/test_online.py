@@ -48,6 +48,52 @@ def test_no_gradient_flows_into_the_targets():
     torch.testing.assert_close(slopes[0], slopes[1])
 
 
+def unlabelled_batch(seed, size=256):
+    """Of the mixture, classes hidden."""
+    return replace(perturbed(MIXTURE, size, (0.1, 5.0), seed), y=torch.full((size,), UNLABELED))
+
+
+def one_sided(x, sigma):
+    """A classifier that says the first class far too often."""
+    return unsure(x, sigma) + torch.tensor([2.0, 0.0, 0.0], dtype=x.dtype)
+
+
+def clean_opinions(classifier, batch, sigma=0.8):
+    return classifier(batch.x0, torch.full((len(batch.x0),), sigma, dtype=torch.float64))
+
+
+def test_where_classes_are_equally_many_targets_become_so():
+    term = own_targets(0.8, threshold=0.0, sharpening=1.0, balanced=True)
+    for seed in range(400):
+        term(Reading(one_sided, unlabelled_batch(seed, 64)))
+    batch = unlabelled_batch(400, 2000)
+    before = clean_opinions(one_sided, batch).softmax(-1).mean(0)
+    after = term.targets(Reading(one_sided, batch)).mean(0)
+    assert before.max() - before.min() > 0.5
+    assert after.max() - after.min() < 0.1
+
+
+def test_an_offset_follows_the_share_that_a_class_had():
+    """b ← b − η log(K p̄): none at first, and after a step that of the first batch."""
+    first, second = unlabelled_batch(0), unlabelled_batch(1)
+    term = own_targets(0.8, threshold=0.9, sharpening=2.0, balanced=True)
+    plain = own_targets(0.8, threshold=0.9, sharpening=2.0)(Reading(one_sided, first))
+    torch.testing.assert_close(term(Reading(one_sided, first)), plain)
+    offsets = -0.02 * (3 * clean_opinions(one_sided, first).softmax(-1).mean(0)).log()
+    q = (2 * (clean_opinions(one_sided, second) + offsets)).softmax(-1)
+    torch.testing.assert_close(term.targets(Reading(one_sided, second)), q)
+
+
+def test_a_memory_that_is_put_back_gives_the_same_targets():
+    going_on, put_back, fresh = (own_targets(0.8, balanced=True) for _ in range(3))
+    for seed in range(4):
+        going_on(Reading(one_sided, unlabelled_batch(seed, 32)))
+    put_back.restore({name: value.clone() for name, value in going_on.state().items()})
+    fresh.restore(own_targets(0.8, balanced=True).state())
+    values = [term(Reading(one_sided, unlabelled_batch(4, 32))).item() for term in (going_on, put_back, fresh)]
+    assert values[0] == values[1] != values[2]
+
+
 def test_a_batch_without_unlabelled_examples_is_worth_nothing():
     batch = perturbed(MIXTURE, 8, (0.1, 5.0))
     assert own_targets(0.3)(Reading(MIXTURE.log_joint, batch).through(UNLABELLED)).item() == 0.0

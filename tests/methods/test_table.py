@@ -199,6 +199,14 @@ def test_the_threshold_of_its_own_targets_reaches_them():
     assert strict.item() < 0.5 * lax.item()
 
 
+def test_only_where_it_is_asked_for_are_its_own_targets_balanced():
+    for balanced in (False, True):
+        c = context(online_balanced=balanced)
+        objective = stage_of("cg-sc-online", "classifier", c).objective(c)
+        objective(MIXTURE.log_joint, half_labelled())
+        assert ("shares" in objective.memories["online"].state()) == balanced
+
+
 # --- draws ------------------------------------------------------------------------------------------
 
 FROM_ALL, LABELLED_ONLY, HALF = "the whole pool", "labelled only", "half labelled"

@@ -146,6 +146,10 @@ class TermSettings(Section):
     online_sharpening: float = Field(
         2.0, gt=0, le=LARGEST, description="what its logits are multiplied by to make targets"
     )
+    online_balanced: bool = Field(
+        False,
+        description="hold back classes that it says too often: only where the images hold all classes equally often",
+    )
     pl_threshold: float = Field(0.9, ge=0, le=1, description="confidence from which a pseudo-label is kept")
     pl_rounds: int = Field(1, ge=1, le=100, description="times of labelling and training on")
     pl_warm_start: bool = Field(True, description="train on from the classifier that gave the labels")

@@ -114,7 +114,7 @@ def ce_sc_all(c: Context) -> dict[str, Weighted]:
 
 def ce_sc_online(c: Context) -> dict[str, Weighted]:
     t = c.settings.terms
-    term = own_targets(c.noise.sigma_min, t.online_threshold, t.online_sharpening)
+    term = own_targets(c.noise.sigma_min, t.online_threshold, t.online_sharpening, t.online_balanced)
     return ce_sc_all(c) | {"online": Weighted(t.online_weight, term, UNLABELLED)}
 
 
