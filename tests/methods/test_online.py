@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from oracle import perturbed, three_classes
@@ -92,6 +93,16 @@ def test_a_memory_that_is_put_back_gives_the_same_targets():
     fresh.restore(own_targets(0.8, balanced=True).state())
     values = [term(Reading(one_sided, unlabelled_batch(4, 32))).item() for term in (going_on, put_back, fresh)]
     assert values[0] == values[1] != values[2]
+    put_back.restore({})  # back to before it had seen anything
+    assert not put_back.state()
+
+
+@pytest.mark.parametrize("spoiled", [torch.zeros(2), torch.zeros(3, 1), torch.full((3,), torch.nan)])
+def test_a_memory_that_cannot_be_its_own_is_refused(spoiled):
+    good = {"shares": torch.ones(3) / 3, "offsets": torch.zeros(3), "steps": torch.tensor(1)}
+    own_targets(0.8, balanced=True).restore(good)
+    with pytest.raises(ValueError, match="one number for each class"):
+        own_targets(0.8, balanced=True).restore(good | {"offsets": spoiled})
 
 
 def test_a_batch_without_unlabelled_examples_is_worth_nothing():

@@ -93,6 +93,22 @@ def test_dropout_does_not_break_exact_continuation(tmp_path):
     assert_same(weights(whole), weights(again))
 
 
+def test_what_its_own_targets_remember_goes_on_with_it(tmp_path):
+    """Without its memory the continued run would balance anew, and end elsewhere."""
+    settings = QUICK | {"terms.online_balanced": True, "terms.online_threshold": 0.0}
+
+    def run(folder):
+        return selfcal.train("moons", "cg-sc-online", 0.03, folder, steps=20, settings=settings)
+
+    whole = run(tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    shutil.rmtree(tmp_path / "b" / "checkpoints" / "classifier" / "step-00000020")
+    memory = checkpoints.load_newest(tmp_path / "b" / "checkpoints" / "classifier")[1]["terms"]
+    assert memory["online/steps"] == 10
+    assert memory["online/offsets"].abs().max() > 0
+    assert_same(weights(whole), weights(run(tmp_path / "b")))
+
+
 def test_a_finished_run_is_left_alone(tmp_path):
     run = trained(tmp_path / "r")
     stamp = {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file()}

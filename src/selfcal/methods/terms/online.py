@@ -65,8 +65,13 @@ class OwnTargets:
         return {"shares": self.shares, "offsets": self.offsets, "steps": torch.tensor(self.steps)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        if state:
-            self.shares, self.offsets, self.steps = state["shares"], state["offsets"], int(state["steps"])
+        self.shares, self.offsets, self.steps = None, None, 0
+        if not state:
+            return
+        shares, offsets = state["shares"], state["offsets"]
+        if shares.ndim != 1 or shares.shape != offsets.shape or not offsets.isfinite().all():
+            raise ValueError("the shares of its own targets are not one number for each class")
+        self.shares, self.offsets, self.steps = shares, offsets, int(state["steps"])
 
 
 def own_targets(sigma_min: float, threshold: float = 0.9, sharpening: float = 2.0, balanced: bool = False) -> Term:
