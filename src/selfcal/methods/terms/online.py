@@ -40,13 +40,13 @@ class OwnTargets:
         sure = (target.max(-1).values >= self.threshold).to(target)
         return r.mean(-sure * (target * r.logits.log_softmax(-1)).sum(-1))
 
-    @torch.no_grad()
     def targets(self, r: Reading) -> Tensor:
         """q (B, K)."""
-        clean = r.classifier(r.batch.x0, torch.full_like(r.batch.sigma, self.sigma_min))
-        if self.balanced:
-            clean = self.balance(clean, r.weights)
-        return (self.sharpening * clean).softmax(-1)
+        with torch.no_grad():
+            clean = r.classifier(r.batch.x0, torch.full_like(r.batch.sigma, self.sigma_min))
+            if self.balanced:
+                clean = self.balance(clean, r.weights)
+            return (self.sharpening * clean).softmax(-1)
 
     def balance(self, clean: Tensor, weights: Tensor) -> Tensor:
         """g of f (B, K); the shares that it has here move the offsets of the next step."""
