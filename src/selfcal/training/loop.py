@@ -18,7 +18,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from selfcal.core.errors import SelfcalError
+from selfcal.core.errors import SelfcalError, look_up
 from selfcal.core.settings import NetworkSettings
 from selfcal.core.team import ALONE, Team
 from selfcal.diffusion.noise import Noisy
@@ -26,6 +26,7 @@ from selfcal.methods.reading import Remembers
 from selfcal.nets.precision import in_precision
 from selfcal.training import memories
 from selfcal.training.learning_rate import learning_rate
+from selfcal.training.optimisers import OPTIMISERS, moments_of
 from selfcal.training.processes import reduced
 
 
@@ -80,9 +81,8 @@ class Learner:
         self.seen = in_precision(self.network, precision)  # the network as its terms see it
         self.average = AveragedModel(self.network, multi_avg_fn=ramped_average(settings.ema))
         fused = accelerator.device.type in ("cpu", "cuda")
-        self.optimiser = torch.optim.Adam(
-            self.network.parameters(), lr=settings.lr, betas=(0.9, settings.beta2), fused=fused
-        )
+        make = look_up("optimiser", settings.optimiser, OPTIMISERS)
+        self.optimiser = make(self.network.parameters(), settings, fused)
         self.step = 0
 
     def run(self, batch_at: Callable[[int], Noisy], losses_of: LossesOf) -> Iterator[Step]:
@@ -161,8 +161,9 @@ class Learner:
         for index, (name, parameter) in enumerate(self.network.named_parameters()):
             if not parameter.requires_grad:
                 continue  # a frozen one has no moments
-            of_it = {m: moments[f"{name}.{m}"] for m in ("step", "exp_avg", "exp_avg_sq")}
-            if of_it["step"].numel() != 1 or any(of_it[m].shape != parameter.shape for m in ("exp_avg", "exp_avg_sq")):
+            kept = moments_of(self.optimiser, parameter)
+            of_it = {m: moments[f"{name}.{m}"] for m in ("step", *kept)}
+            if of_it["step"].numel() != 1 or any(of_it[m].shape != parameter.shape for m in kept):
                 raise ValueError(f"the optimiser's moments of {name} are shaped differently")
             whole["state"][index] = of_it
         self.optimiser.load_state_dict(whole)

@@ -30,6 +30,7 @@ from selfcal.nets.builders import without_memory
 from selfcal.nets.classifier import HEADS
 from selfcal.nets.recipes import FORMS, KINDS
 from selfcal.training.beginning import start_from_score
+from selfcal.training.optimisers import OPTIMISERS
 
 COPIES = 5  # of the weights: themselves, their average, the gradient, Adam's two moments
 BATCHES = 3  # of a batch: clean, its noise, and both together
@@ -200,6 +201,7 @@ def check_names(settings: Settings) -> None:
         look_up(f"{role}.network", net.network, KINDS)
         look_up(f"{role}.form", net.form, FORMS)
         look_up(f"{role}.head", net.head, HEADS)
+        look_up(f"{role}.optimiser", net.optimiser, OPTIMISERS)
     look_up("sampling.sampler", settings.sampling.sampler, SAMPLERS)
 
 
