@@ -24,6 +24,7 @@ from selfcal.experiments.compare.grid import apart, canonical
 from selfcal.experiments.compare.page import print_comparison, write_page
 from selfcal.experiments.compare.runner import Runner
 from selfcal.experiments.workers import Workers
+from selfcal.run import train
 from selfcal.training.lock import sole_owner
 
 BUDGET = {"steps": 5, "count": 40, "jobs": 1}
@@ -140,6 +141,40 @@ def test_seeds_may_share_one_score_model(grid):
     cells = [Cell("cg", "0.02", seed) for seed in (0, 1)]
     assert [cell.waits_for(protocol) for cell in cells] == [ScoreModel(7)] * 2
     assert [cell.waits_for(grid.protocol) for cell in cells] == [ScoreModel(0), ScoreModel(1)]
+
+
+def test_a_score_model_that_is_there_serves_all_cells(grid, tmp_path):
+    """Taken over to the bit, none is trained, and the same command with the run moved elsewhere goes on."""
+    donor, out = tmp_path / "donor", tmp_path / "grid"
+    train("digits", "cg", 0.02, donor, steps=7, until="score")
+    budget = {"count": 40, "jobs": 1, "settings": ["classifier.steps=5"]}
+    made = compare("digits", ["cg"], ["0.02"], 2, out, score=donor, **budget)
+    assert made.protocol.resolved.score.steps == 7
+    assert not (out / "scores").exists()
+    theirs = (donor / "checkpoints/score/step-00000007/ema.safetensors").read_bytes()
+    for cell in made.cells:
+        assert cell.state(out) == "done"
+        assert (cell.run(out) / "checkpoints/score/step-00000007/ema.safetensors").read_bytes() == theirs
+    assert "taken over from another run" in write_page(out).read_text()
+    moved = donor.rename(tmp_path / "elsewhere")
+    assert compare("digits", ["cg"], ["0.02"], 3, out, score=moved, **budget).cells[2].state(out) == "done"
+    with pytest.raises(SelfcalError, match="score_sha256"):
+        compare("digits", ["cg"], ["0.02"], 3, out, settings=["classifier.steps=5", "score.steps=7"], count=40)
+
+
+def test_a_score_model_that_does_not_fit_is_refused_before_anything_is_written(grid, tmp_path):
+    out, score = tmp_path / "new", Cell("cg", "0.02", 0).run(grid.out)
+    words = {"count": 40, "jobs": 1}
+    for options, reason in (
+        ({"score": score, "score_seed": 1}, "one takes a score model that is there"),
+        ({"score": tmp_path}, "is not a run"),
+        ({"score": score, "settings": ["score.width=32"]}, "another score.width"),
+    ):
+        with pytest.raises(SelfcalError, match=reason):
+            compare("digits", ["cg"], ["0.02"], 1, out, **words, **options)
+    with pytest.raises(SelfcalError, match="none of these methods uses a score model"):
+        compare("digits", ["cond"], ["0.02"], 1, out, score=score, **words)
+    assert not out.exists()
 
 
 def test_cells_wait_for_their_seeds_score_model_and_fail_with_it(grid, tmp_path):

@@ -46,6 +46,7 @@ def compare(
     vary: Vary = None,
     scales: str = "wide",
     score_seed: Whole | None = None,
+    score: Path | None = None,
     label_free: Annotated[bool, Parameter(negative=())] = False,
     preset: Preset = None,
     seed: FirstSeed = 0,
@@ -71,6 +72,8 @@ def compare(
         The grid that λ is chosen from: wide (1 to 6), far (2 to 9), or paper (0.5 to 2.5).
     score_seed
         Train one score model, with this seed, for all: seeds then differ in labelled images and guides alone.
+    score
+        A run whose score model all cells take over instead of training one.
     label_free
         Also record in each cell's outcome which λ would be chosen without labels, and what that costs.
     jobs
@@ -90,6 +93,7 @@ def compare(
         "scales": scales,
         "vary": vary or [],
         "score_seed": score_seed,
+        "score": score,
         "label_free": label_free,
         "preset": preset,
         "jobs": jobs,

@@ -13,7 +13,7 @@ The page is made of compare.json, data.npz and the outcomes; the runs may be del
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ class Grid:
         """A new grid, or the one that is there with these cells added; refuses another protocol."""
         check_claim(out, "comparison", MARK, lambda: conflicts(out, protocol))
         old = cls.read(out) if (out / MARK).exists() else cls(out, protocol, [], [])
-        grid = cls(out, old.protocol, apart([*old.cells, *cells]), old.invocations)
+        of_now = replace(old.protocol, score=protocol.score)  # it may have moved
+        grid = cls(out, of_now, apart([*old.cells, *cells]), old.invocations)
         make_folder(out, within=out)
         return grid
 
@@ -79,7 +80,7 @@ def conflicts(out: Path, protocol: Protocol) -> list[str]:
     """In what the comparison that is there differs from this one."""
     old = Grid.read(out).protocol
     complete = asdict(old) | {"settings": old.resolved.model_dump(mode="json")}  # those added since have defaults
-    return [key for key in differences(complete, asdict(protocol)) if key not in ("data", "score_labels")]
+    return [key for key in differences(complete, asdict(protocol)) if key not in ("data", "score_labels", "score")]
 
 
 def apart(cells: Sequence[Cell]) -> list[Cell]:

@@ -48,6 +48,8 @@ def measurement(comparison: Grid, summary: Summary, named: Named) -> list[str]:
     )
     shared = comparison.protocol.score_seed
     whose = "the score model of a seed" if shared is None else f"one score model (seed {shared}), for all seeds,"
+    if comparison.protocol.score_sha256 is not None:
+        whose = f"one score model ({comparison.protocol.score_sha256[:12]}), taken over from another run,"
     steps = {s: comparison.protocol.settings[s]["steps"] for s in ("score", "classifier", "conditional")}
     return [
         f"{r['reference_examples']} training images; every network is trained for the same number of steps: "

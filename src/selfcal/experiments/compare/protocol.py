@@ -25,6 +25,8 @@ class Protocol:
     score_seed: int | None = None  # of the one score model that all seeds share; None: each seed has its own
     label_free: bool = False  # also record which λ would be chosen without labels, and at what price
     how_read: dict[str, Any] = field(default_factory=dict)  # size, skip_broken, test_labels, where asked for
+    score: str | None = None  # the run whose score model all cells take over, where one was given
+    score_sha256: str | None = None  # of its averaged weights
 
     @cached_property
     def resolved(self) -> Settings:

@@ -63,6 +63,8 @@ class ProtocolRecord(Record):
     score_seed: Seed | None = None
     label_free: bool = False
     how_read: dict[str, Any] = Field(default_factory=dict)
+    score: str | None = None
+    score_sha256: str | None = None
 
     @model_validator(mode="after")
     def _of_this_version(self) -> ProtocolRecord:

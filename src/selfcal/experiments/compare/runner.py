@@ -27,9 +27,12 @@ from selfcal.experiments.compare.board import Board
 from selfcal.experiments.compare.grid import MARK, Grid, canonical
 from selfcal.experiments.compare.protocol import Protocol
 from selfcal.experiments.compare.tasks import FINISHED, Cell, Task, examples
-from selfcal.experiments.compare.variants import changes_of, variants
+from selfcal.experiments.compare.variants import base, changes_of, variants
 from selfcal.experiments.workers import Hands, Needs, Workers
 from selfcal.methods.table import find
+from selfcal.training.checkpoints import average_sha256
+from selfcal.training.directory import RunDirectory, open_directory
+from selfcal.training.donor import from_run
 from selfcal.training.lock import sole_owner
 from selfcal.training.request import Request, default_preset
 
@@ -54,6 +57,7 @@ def compare(
     vary: Sequence[str] = (),
     scales: str = "wide",
     score_seed: int | None = None,
+    score: str | Path | None = None,
     label_free: bool = False,
     jobs: int | None = None,
     on: str | None = None,
@@ -66,13 +70,16 @@ def compare(
     A call with other methods, labels or seeds adds cells to the folder, so long as the protocol is the
     same. seed: the first one. count: samples per guidance scale. scales: the grid of these, "wide", "far" or "paper".
     vary: settings to try, "terms.sc_weight=1,10": each value makes rows of its own.
-    score_seed: of the one score model for all seeds, which then differ in labels and guides.
+    score_seed: of the one score model for all seeds, which then differ in labels and guides; score: a run that has it.
     label_free: also record the λ that each cell would choose without labels. jobs: cells at a time.
     on: "ray" or "ray:ADDRESS", the cluster that does the work; needs: of each cell there, "cpus=4,gpus=0.5".
     """
     pile = load_data(data, size, skip_broken)
     name = preset or default_preset(pile)
-    changes = resolve(name, settings, steps).model_dump(mode="json")
+    changes = resolve(name, settings, steps)
+    shared = None if score is None else shared_score(score, score_seed)
+    if shared is not None and steps is None and "score.steps" not in dict(pairs(settings)):
+        changes = changes.with_steps({"score": shared.settings.score.steps})
     check(seeds, jobs, methods, labels)
     check_seed(seed)
     check_seed(score_seed or 0, "--score-seed")
@@ -88,14 +95,18 @@ def compare(
         recorded(data),
         pile.sha256,
         name,
-        changes,
+        changes.model_dump(mode="json"),
         how_many(count, pile),
         cells[0].labels,
         scales,
         score_seed,
         label_free,
         how_read,
+        None if shared is None else str(shared.path.resolve()),
+        None if shared is None else average_sha256(shared.checkpoints("score"))[1],
     )
+    if shared is not None:
+        check_taken_over(shared, protocol, cells, pile)
     hands = hands_for(Path(out), jobs, on, needs)
     Grid.open(Path(out), protocol, cells)  # what is refused, is now; and the folder is made
     for line in (examples_in_words(pile), *pile.notes) if show_progress else ():
@@ -123,6 +134,23 @@ def hands_for(out: Path, jobs: int | None, on: str | None, needs: str) -> Hands[
     from selfcal.experiments.ray_workers import RayWorkers
 
     return RayWorkers(address or "auto", Needs.read(needs), out / MARK, jobs)
+
+
+def shared_score(run: str | Path, score_seed: int | None) -> RunDirectory:
+    """The run that has the score model of all cells."""
+    if score_seed is not None:
+        raise SelfcalError("--score and --score-seed: one takes a score model that is there, the other trains one")
+    return open_directory(run)
+
+
+def check_taken_over(shared: RunDirectory, protocol: Protocol, cells: Sequence[Cell], pile: Dataset) -> None:
+    """Whether its score model fits, before an hour is spent on what does not need it."""
+    cell = next((c for c in cells if c.needs_score(protocol)), None)
+    if cell is None:
+        raise SelfcalError(f"--score {shared.path}: none of these methods uses a score model")
+    options = protocol.training | {"settings": protocol.changes | changes_of(cell.method)}
+    request = Request(protocol.data, base(cell.method), cell.labels, cell.seed, **options)
+    from_run(shared, request.prepared(loaded=pile))
 
 
 def check(seeds: int, jobs: int | None, methods: Sequence[str], labels: Sequence[str | float]) -> None:

@@ -121,9 +121,11 @@ class Cell:
         return steps + SAMPLE * protocol.samples * sets
 
     def waits_for(self, protocol: Protocol) -> ScoreModel | None:
-        stages = [stage.name for stage in find(base(self.method)).stages(protocol.resolved)]
         seed = self.seed if protocol.score_seed is None else protocol.score_seed
-        return ScoreModel(seed) if "score" in stages else None
+        return ScoreModel(seed) if self.needs_score(protocol) and protocol.score is None else None
+
+    def needs_score(self, protocol: Protocol) -> bool:
+        return "score" in [stage.name for stage in find(base(self.method)).stages(protocol.resolved)]
 
     def work(self, out: Path, protocol: Protocol) -> None:
         """Train, sample and measure; whatever happens becomes the outcome."""
@@ -141,7 +143,8 @@ class Cell:
         p, began, samples = protocol, time.monotonic(), list[Samples]()
         donor = self.waits_for(p)
         check_inside(self.run(out), within=out)
-        score = None if donor is None else donor.run(out)
+        given = p.score if self.needs_score(p) else None
+        score = given if donor is None else donor.run(out)
         options = p.training | {"settings": p.changes | changes_of(self.method)}
         run = train(
             spelled(p.data), base(self.method), self.labels, self.run(out), seed=self.seed, score=score, **options
