@@ -169,6 +169,17 @@ def test_every_weight_is_a_setting(method, term, setting):
     assert losses(method, "classifier", half_labelled(), **{setting: 3.25})[term][0] == 3.25
 
 
+@pytest.mark.parametrize(("decay", "at_a_quarter_left"), [(0.0, 3.0), (1.0, 0.75), (2.0, 0.1875)])
+def test_self_calibration_may_count_less_and_less(decay, at_a_quarter_left):
+    """Only it: the labels' weight stays."""
+    c = context(sc_weight=3.0, sc_decay=decay)
+    objective = stage_of("cg-sc-all", "classifier", c).objective(c)
+    found, first = (objective(MIXTURE.log_joint, half_labelled(), left) for left in (0.25, 1.0))
+    assert found["sc"][0] == pytest.approx(at_a_quarter_left)
+    assert first["sc"][0] == 3.0
+    assert found["ce"][0] == first["ce"][0] == 1.0
+
+
 @pytest.mark.parametrize(
     ("method", "term", "changes"),
     [

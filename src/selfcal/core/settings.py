@@ -114,6 +114,12 @@ class TermSettings(Section):
         description="λ_SC; multiplies ½‖σ s + z‖² summed over all pixels and channels (a zero inner score's is half "
         "their number), or their mean with sc_per_dimension",
     )
+    sc_decay: float = Field(
+        0.0,
+        ge=0,
+        le=LARGEST,
+        description="λ_SC falls as (1 − step/steps)^sc_decay: the density first, the labels last; 0 keeps it constant",
+    )
     sc_rebalance: bool = Field(
         True,
         description="weigh the two halves of a batch so that SC sees the pool's true share of labelled images",

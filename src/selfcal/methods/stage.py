@@ -40,12 +40,13 @@ class Context:
 
 @dataclass(frozen=True)
 class Weighted:
-    """weight · term, over the examples that it sees."""
+    """weight · term, over the examples that it sees; with a decay, weight · left^decay of the training that is left."""
 
     weight: float
     term: Term
     sees: Sees
     score: Callable[[Any], Tensor] | None = None  # of a reading: the score that it trains, to log how much was learned
+    decay: float = 0.0
     twice: bool = False  # the term differentiates a gradient, which torch.compile does not
 
 
@@ -68,12 +69,14 @@ class Objective:
     def differentiates_twice(self) -> bool:
         return any(t.twice for t in self.terms.values())
 
-    def __call__(self, network: Callable[..., Tensor], batch: Noisy) -> Losses:
-        """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log."""
+    def __call__(self, network: Callable[..., Tensor], batch: Noisy, left: float = 1.0) -> Losses:
+        """Each term's loss; and of those that train a score, the fraction of a zero score's loss, for the log.
+
+        left: how much of the training is, from 1 to 0."""
         views, losses = self.read(network, batch).views({name: t.sees for name, t in self.terms.items()}), Losses()
         for name, t in self.terms.items():
             view = views[name]
-            losses[name] = t.weight, t.term(view)
+            losses[name] = t.weight * left**t.decay, t.term(view)
             if t.score is not None:
                 losses[f"{name}_fraction"] = 0.0, fraction(view, t.score(view)).detach()
         return losses

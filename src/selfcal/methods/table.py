@@ -100,7 +100,7 @@ def ce_robust(c: Context) -> dict[str, Weighted]:
 def sc(c: Context, sees: Sees) -> dict[str, Weighted]:
     t = c.settings.terms
     term = self_calibration(t.sc_per_dimension, t.sc_lift, c.settings.noise.sigma_data)
-    return {"sc": Weighted(t.sc_weight, term, sees, lambda r: r.inner_score, twice=True)}
+    return {"sc": Weighted(t.sc_weight, term, sees, lambda r: r.inner_score, t.sc_decay, twice=True)}
 
 
 def ce_sc_labeled(c: Context) -> dict[str, Weighted]:

@@ -69,7 +69,8 @@ class Muon(torch.optim.Optimizer):
         for p in matrices:
             alike[len(p), p[0].numel()].append(p)
         for shape, members in alike.items():
-            averages, gradients = [self.state[p]["exp_avg"] for p in members], [p.grad for p in members]
+            averages = [self.state[p]["exp_avg"] for p in members]
+            gradients = [p.grad for p in members if p.grad is not None]  # all of them: the others do not move
             torch._foreach_lerp_(averages, gradients, 1 - mu)
             ahead = torch._foreach_lerp(gradients, averages, mu)
             steps = orthogonal(torch.stack([t.reshape(shape) for t in ahead]))
