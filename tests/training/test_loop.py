@@ -32,7 +32,7 @@ def test_the_average_follows_the_ramped_formula():
         x, y = mixture.sample(8, random_state(0, "b", step))
         return Noise(0.1, 1.0).perturb(x, y, random_state(0, "n", step))
 
-    for done, _ in enumerate(learner.run(batch_at, lambda n, b, left: {"l": (1.0, n(b.x).square().mean())})):
+    for done, _ in enumerate(learner.run(batch_at, lambda n, b: {"l": (1.0, n(b.x).square().mean())})):
         now = net.weight.detach().clone()
         # the first update copies, the n-th then uses min(ema, (1+n)/(10+n))
         decay = min(0.9, (1 + done) / (10 + done))
@@ -44,23 +44,9 @@ def test_gradients_are_clipped_and_the_norm_reported_before():
     net = torch.nn.Linear(1, 1, bias=False)
     learner = Learner(net, NetworkSettings(steps=1, clip=0.5), Accelerator(cpu=True))
     batch = Noise(0.1, 1.0).perturb(torch.ones(4, 1), torch.zeros(4, dtype=torch.long))
-    (step,) = learner.run(lambda s: batch, lambda n, b, left: {"l": (1000.0, n.weight.sum())})
+    (step,) = learner.run(lambda s: batch, lambda n, b: {"l": (1000.0, n.weight.sum())})
     assert float(step.grad_norm) == pytest.approx(1000)
     assert float(net.weight.grad.norm()) == pytest.approx(0.5, rel=1e-3)
-
-
-def test_losses_are_told_how_much_of_the_training_is_left():
-    net, seen = torch.nn.Linear(1, 1), []
-    learner = Learner(net, NetworkSettings(steps=4), Accelerator(cpu=True))
-    batch = Noise(0.1, 1.0).perturb(torch.ones(4, 1), torch.zeros(4, dtype=torch.long))
-
-    def losses_of(network, batch, left):
-        seen.append(left)
-        return {"l": (1.0, network.weight.sum())}
-
-    for _ in learner.run(lambda s: batch, losses_of):
-        pass
-    assert seen == [1.0, 0.75, 0.5, 0.25]
 
 
 def test_shares_of_a_half_labelled_batch_are_half_labelled_and_complete():

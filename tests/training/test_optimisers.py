@@ -100,7 +100,7 @@ def learner() -> Learner:
     return Learner(net, NetworkSettings(steps=8, optimiser="muon"), Accelerator(cpu=True))
 
 
-def losses(network, batch, left):
+def losses(network, batch):
     return {"l": (1.0, (network(batch.x) - batch.x0.sum(1, keepdim=True)).square().mean())}
 
 

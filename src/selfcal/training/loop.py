@@ -45,8 +45,8 @@ class Step:
         return dict(zip([*self.losses, "grad_norm"], values, strict=True))
 
 
-LossesOf = Callable[[Callable[..., Tensor], Noisy, float], Mapping[str, tuple[float, Tensor]]]
-"""What is minimised: a network, a batch and the share of steps that are left -> by name (weight, loss)."""
+LossesOf = Callable[[Callable[..., Tensor], Noisy], Mapping[str, tuple[float, Tensor]]]
+"""What is minimised: a network and a batch -> by name (weight, loss)."""
 
 
 def share(batch: Noisy, rank: int, world: int) -> Noisy:
@@ -100,7 +100,7 @@ class Learner:
             group["lr"] = lr
 
         self.network.train()
-        losses = losses_of(self.seen, batch, 1 - self.step / self.settings.steps)
+        losses = losses_of(self.seen, batch)
         self.optimiser.zero_grad(set_to_none=True)
         accelerator.backward(torch.stack([weight * loss for weight, loss in losses.values()]).sum())
         values = {name: loss.detach() for name, (_, loss) in losses.items()}

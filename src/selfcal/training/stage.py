@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 
 from selfcal.core.errors import SelfcalError
 from selfcal.core.files import surfaced
@@ -19,7 +19,7 @@ from selfcal.core.team import Team
 from selfcal.data.pixels import Examples
 from selfcal.data.pool import Pool, mirrored_at_random
 from selfcal.diffusion.noise import Noisy
-from selfcal.methods.stage import Context, Objective, Stage
+from selfcal.methods.stage import Context, Losses, Objective, Stage
 from selfcal.nets.precision import compiled, set_products
 from selfcal.training import checkpoints
 from selfcal.training.ahead import Ahead
@@ -265,7 +265,10 @@ def steps_of(
         torch.manual_seed(own + learner.accelerator.process_index)
         return batch
 
-    return learner.run(batch_at, objective)
+    def losses_of(network: Callable[..., Tensor], batch: Noisy) -> Losses:
+        return objective(network, batch, 1 - learner.step / learner.settings.steps)
+
+    return learner.run(batch_at, losses_of)
 
 
 def wants_ahead(device: torch.device) -> bool:
