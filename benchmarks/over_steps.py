@@ -22,13 +22,11 @@ from selfcal.metrics import generation_accuracy
 from selfcal.training.checkpoints import AVERAGE, path_of, steps_saved
 
 SHOWN = (0, 3, 4, 5)  # of the nine levels of σ: without noise to be seen, and where guidance decides what is drawn
+# Images as they are, which `selfcal evaluate` asks about at the smallest σ, have less noise than a guide has learned there.
 
 
-def noisy(x: Examples, sigma: float, smallest: float) -> Tensor:
-    """The smallest σ stands for clean images."""
+def noisy(x: Examples, sigma: float) -> Tensor:
     clean = evenly(x, len(x))
-    if sigma <= smallest:
-        return clean
     return clean + sigma * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
 
 
@@ -39,12 +37,14 @@ def table(run: Path, most: int) -> None:
     thin = slice(None, None, max(1, -(-len(x) // most)))
     x, y = x[thin], y[thin]
     sigmas = [levels(generator)[i] for i in SHOWN]
-    print(f"\n{run}, {len(x)} images ({split})\n")
-    print("| step | " + " | ".join(f"accuracy at σ = {sigma:.2g}" for sigma in sigmas) + " | L_SC, of a zero score's |")
-    print("|---" * (len(sigmas) + 2) + "|")
+    print(f"\n{run}, accuracy on {len(x)} images ({split})\n")
+    columns = ["step", "clean", *(f"σ = {sigma:.2g}" for sigma in sigmas), "L_SC, of a zero score's"]
+    print("| " + " | ".join(columns) + " |")
+    print("|---" * len(columns) + "|")
     for step in steps_saved(folder):
         generator.networks["classifier"].load_state_dict(read_tensors(path_of(folder, step) / AVERAGE))
-        hits = [generation_accuracy(opinions(generator, noisy(x, s, sigmas[0]), s), y) for s in sigmas]
+        views = [(evenly(x, len(x)), sigmas[0]), *((noisy(x, sigma), sigma) for sigma in sigmas)]
+        hits = [generation_accuracy(opinions(generator, view, sigma), y) for view, sigma in views]
         fractions = [row["guide"] for row in learned_by_sigma(subject)]
         mean = sum(f for f in fractions if f is not None) / len(fractions)
         print(f"| {step:,} | " + " | ".join(f"{hit:.3f}" for hit in hits) + f" | {mean:.3f} |", flush=True)
