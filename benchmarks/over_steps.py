@@ -22,7 +22,7 @@ from selfcal.metrics import generation_accuracy
 from selfcal.training.checkpoints import AVERAGE, path_of, steps_saved
 
 SHOWN = (0, 3, 4, 5)  # of the nine levels of σ: without noise to be seen, and where guidance decides what is drawn
-# Images as they are, which `selfcal evaluate` asks about at the smallest σ, have less noise than a guide has learned there.
+# Clean images, which `selfcal evaluate` asks about at the smallest σ, have less noise than a guide has learned there.
 
 
 def noisy(x: Examples, sigma: float) -> Tensor:
